@@ -1,0 +1,39 @@
+"""Every error and warning of the library that is not a plain ``ValueError`` or ``TypeError``.
+
+Messages have three parts: what is wrong, what came, what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConvergenceWarning",
+    "DimensionError",
+    "EngineError",
+    "FineMorphsError",
+    "ModelFileError",
+    "SequenceError",
+]
+
+
+class FineMorphsError(Exception):
+    """Base class of the library's own errors."""
+
+
+class SequenceError(FineMorphsError, ValueError):
+    """The sequence notation cannot be read, or an option does not fit the sequence."""
+
+
+class DimensionError(FineMorphsError, ValueError):
+    """Two neighbouring modules disagree about the dimension between them."""
+
+
+class EngineError(FineMorphsError, RuntimeError):
+    """The engine that was asked for is unknown, missing or cannot do what was asked."""
+
+
+class ModelFileError(FineMorphsError, ValueError):
+    """A model file is damaged, of another kind, or of a newer format."""
+
+
+class ConvergenceWarning(UserWarning):
+    """Training ended before the objective settled."""
