@@ -1,0 +1,65 @@
+# The first call creates .venv and installs the package in it; later calls do not install
+# again until pyproject.toml or constraints.txt changes.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+WORKERS ?= 2
+# An interpreter of your choice: make test PYTHON=/path/to/python3.12
+PYTHON  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types unit test-gpu bench format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## create .venv and install the package with everything the targets need
+
+demo: $(STAMP)  ## fit the Rings data and draw it before and after the diffeomorphism
+	$(BIN)/python examples/rings.py --out out/rings.png
+
+test: lint types unit  ## lint, types and tests: what continuous integration runs
+
+lint: $(STAMP)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy, strict, on the package
+	$(BIN)/mypy
+
+unit: $(STAMP)  ## the tests alone
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test-gpu:  ## tests that need a CUDA device, from the source tree, with the python3 at hand
+	PYTHONPATH=src python3 -m pytest -m gpu
+
+bench: $(STAMP)  ## every benchmark in benchmarks/, one after the other
+	@set -e; for script in $(wildcard benchmarks/[!_]*.py); do \
+	  echo "== $$script"; $(BIN)/python "$$script"; \
+	done
+
+format: $(STAMP)  ## rewrite the sources as `make lint` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove .venv, caches and what the demo wrote
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=""; \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3.11 python3.12 python3.13 python3); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	      >/dev/null 2>&1; then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "finemorphs needs Python 3.11 or newer with its venv module; none of" \
+	    "$(or $(PYTHON),python3.11 python3.12 python3.13 python3) is one." \
+	    "Install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; \
+	  exit 1; \
+	fi; \
+	echo "creating $(VENV) with $$("$$python" --version) and installing; this takes a few minutes"; \
+	"$$python" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
