@@ -1,0 +1,110 @@
+"""A modules: x -> M x + b with cost lambda |M - C|^2 (paper, Sections 2, 3 and 12).
+
+C is 0 (ridge) or, for inner square modules when asked, the identity.
+
+    dG/dM = 2 lambda (M - C) + P^T x        dG/db = sum_k P_k        P <- P M
+
+with costates P = dG/d(output). The metric of a module at a point is the matrix
+
+    B = 2 lambda I' + curvature sum_k w_k xi_k xi_k^T,    xi = (x, 1),   I' without the entry of b,
+
+and the natural gradient is dG/d[M b] B^-1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from finemorphs._typing import Array, Tensor
+from finemorphs.engines import Engine
+from finemorphs.modules._base import Backward, Forward
+
+__all__ = ["Affine"]
+
+# Relative to the mean of the diagonal: keeps B invertible with lambda = 0 and collinear columns.
+_JITTER = 1e-10
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x -> M x + b from d_in to d_out dimensions.
+
+    Parameters
+    ----------
+    name : str
+    d_in, d_out : int
+    ridge : float
+        Weight lambda of the cost.
+    towards_identity : bool
+        Whether the cost and the start are centred at the identity (square modules only).
+    """
+
+    name: str
+    d_in: int
+    d_out: int
+    ridge: float = 1.0
+    towards_identity: bool = False
+
+    @property
+    def n_parameters(self) -> int:
+        """The entries of [M b]."""
+        return self.d_out * (self.d_in + 1)
+
+    def views(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """The matrix M (d_out, d_in) and the offset b (d_out) in the flat parameters."""
+        table = theta.view(self.d_out, self.d_in + 1)
+        return table[:, :-1], table[:, -1]
+
+    def start(self, rng: np.random.Generator) -> Array:
+        """Entries of M from N(0, 1/d_in), or I + diag(w) with w from N(0, 0.01^2); b = 0."""
+        table = np.zeros((self.d_out, self.d_in + 1))
+        if self.towards_identity:
+            table[:, :-1] = np.diag(1.0 + 0.01 * rng.standard_normal(self.d_in))
+        else:
+            table[:, :-1] = rng.standard_normal((self.d_out, self.d_in)) / np.sqrt(self.d_in)
+        return table.ravel()
+
+    def apply(self, theta: Tensor, x: Tensor) -> Tensor:
+        """M x + b for every row."""
+        matrix, offset = self.views(theta)
+        return torch.addmm(offset, x, matrix.T)
+
+    def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> Forward:
+        """Map the training rows and price the matrix."""
+        cost = self.ridge * self._excess(theta).square().sum(dtype=torch.float64)
+        return Forward(self.apply(theta, x), cost, x)
+
+    def backward(
+        self, engine: Engine, theta: Tensor, cache: Tensor, costates: Tensor, natural: bool
+    ) -> Backward:
+        """Pull costates back through M; the metric is applied later, by :meth:`solve`."""
+        gradient = theta.new_empty(self.d_out, self.d_in + 1)
+        gradient[:, :-1] = costates.T @ cache + 2 * self.ridge * self._excess(theta)
+        gradient[:, -1] = costates.sum(0)
+        return Backward(costates @ self.views(theta)[0], gradient.view(-1), None)
+
+    def metric(self, x: Tensor, weights: Tensor | None, curvature: Tensor) -> Tensor:
+        """The matrix B of the module docstring, (d_in + 1, d_in + 1), in double precision."""
+        xi = torch.cat([x, x.new_ones(len(x), 1)], 1)
+        weighted = xi if weights is None else xi * weights[:, None]
+        matrix = curvature * (weighted.T @ xi).double()
+        diagonal = matrix.diagonal()
+        diagonal[:-1] += 2 * self.ridge
+        diagonal += _JITTER * diagonal.mean()
+        return matrix
+
+    def solve(self, metric: Tensor, gradient: Tensor) -> Tensor:
+        """The flat vector gradient B^-1."""
+        table = gradient.view(self.d_out, self.d_in + 1).double()
+        factor = torch.linalg.cholesky(metric)
+        return torch.cholesky_solve(table.T, factor).T.to(gradient.dtype).reshape(-1)
+
+    def _excess(self, theta: Tensor) -> Tensor:
+        """M - C."""
+        matrix = self.views(theta)[0]
+        if not self.towards_identity:
+            return matrix
+        return matrix - torch.eye(self.d_in, dtype=matrix.dtype, device=matrix.device)

@@ -1,0 +1,84 @@
+"""D modules: the diffeomorphism at time 1 of a flow, with its energy as cost (paper, Section 7).
+
+    cost = d_V(id, phi)^2, discretised:  dt sum_i sum(a(i) * K(z_S, z_S) a(i))
+
+The mathematics is in :mod:`finemorphs.flow`; this file gives it parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from finemorphs import flow
+from finemorphs._typing import Array, Tensor
+from finemorphs.engines import Engine
+from finemorphs.kernels import Kernel
+from finemorphs.modules._base import Backward, Forward
+
+__all__ = ["Diffeo"]
+
+
+@dataclass(frozen=True)
+class Diffeo:
+    """The flow of ``n_controls`` control points in ``dim`` dimensions.
+
+    Parameters
+    ----------
+    name : str
+    dim : int
+    kernel : Kernel
+    n_steps : int
+        Number T of Euler steps.
+    n_controls : int
+        Number N_S of control points, the first rows of the training data.
+    """
+
+    name: str
+    dim: int
+    kernel: Kernel
+    n_steps: int
+    n_controls: int
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of the states that enter."""
+        return self.dim
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of the states that leave, the same."""
+        return self.dim
+
+    @property
+    def n_parameters(self) -> int:
+        """T N_S d."""
+        return self.n_steps * self.n_controls * self.dim
+
+    def controls(self, theta: Tensor) -> Tensor:
+        """The controls a, (T, N_S, d), in the flat parameters."""
+        return theta.view(self.n_steps, self.n_controls, self.dim)
+
+    def start(self, rng: np.random.Generator) -> Array:
+        """No motion: a = 0."""
+        return np.zeros(self.n_parameters)
+
+    def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> Forward:
+        """Flow the training rows; the control points are the first of them."""
+        trajectory = flow.forward(engine, self.kernel, x, self.controls(theta))
+        return Forward(trajectory.states[-1], trajectory.energy, trajectory)
+
+    def backward(
+        self, engine: Engine, theta: Tensor, cache: flow.Trajectory, costates: Tensor, natural: bool
+    ) -> Backward:
+        """Pull costates back through the flow."""
+        adjoint = flow.backward(
+            engine, self.kernel, cache, self.controls(theta), costates, natural=natural
+        )
+        twin = None if adjoint.natural is None else adjoint.natural.view(-1)
+        return Backward(adjoint.costates, adjoint.gradient.view(-1), twin)
+
+    def transport(self, engine: Engine, theta: Tensor, centers: Tensor, x: Tensor) -> Tensor:
+        """The states (T + 1, n, d) of other rows, given the centers (T, N_S, d) of training."""
+        return flow.transport(engine, self.kernel, x, centers, self.controls(theta))

@@ -1,0 +1,360 @@
+"""Sequences of modules: the notation "AD^4A", the dimensions, composition (paper, Section 2).
+
+    f(x) = pi_r( A_m o phi_m o A_(m-1) o ... o phi_1 o A_0 ( iota_s(x) ) )
+
+A notation names the modules that are there; every other place of the alternating chain
+A0 D1 A1 ... Dm Am is the identity. "ADDAA" has places A0 D1 [A1] D2 A2 [D3] A3 with the
+ones in brackets identities, so d_1 = d_2 there. d_0 = d_X + s, d_(m+1) = d_Y + r.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from finemorphs._typing import Array, Tensor
+from finemorphs.engines import Engine
+from finemorphs.exceptions import DimensionError, SequenceError
+from finemorphs.kernels import Kernel
+from finemorphs.modules import Affine, Diffeo, Forward, Module
+
+__all__ = ["Chain", "ModuleSequence", "canonical", "parse"]
+
+_MAX_MODULES = 200
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+# --- notation -----------------------------------------------------------------------------
+
+
+def parse(notation: str) -> str:
+    """The letters of a notation: "AD^2A2", "AD2A2" and "ADDAA" all give "ADDAA"."""
+    if not isinstance(notation, str):
+        raise SequenceError(
+            f"sequence must be text such as 'ADA' or 'AD^4A', not {type(notation).__name__}."
+        )
+    text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda m: "^" + m[0].translate(_SUPERSCRIPTS), notation)
+    text = re.sub(r"\s+|\*\*|\^", lambda m: "^" if m[0].strip() else "", text).upper()
+    tokens = re.findall(r"[AD()]|\^?\d+|.", text)
+    letters, rest = _parse_group(notation, tokens, depth=0)
+    if rest:
+        raise SequenceError(f"sequence {notation!r} closes a bracket that it never opened.")
+    if not letters:
+        raise SequenceError("sequence is empty; give at least one module, such as 'ADA'.")
+    return letters
+
+
+def _parse_group(notation: str, tokens: list[str], depth: int) -> tuple[str, list[str]]:
+    """The letters up to the closing bracket of this depth, and the tokens behind it."""
+    letters = ""
+    while tokens:
+        token, *tokens = tokens
+        if token in ("A", "D"):
+            unit = token
+        elif token == "(" and depth < 20:
+            unit, tokens = _parse_group(notation, tokens, depth + 1)
+            if not tokens:
+                raise SequenceError(f"sequence {notation!r} has an opening bracket left open.")
+            tokens = tokens[1:]
+        elif token == ")":
+            return letters, [token, *tokens]
+        else:
+            raise SequenceError(
+                f"sequence {notation!r} cannot be read at {token!r}; use the letters A and D, "
+                "brackets, and repetitions such as 'AD^4A', 'AD4A' or '(AD)^3A'."
+            )
+        count = 1
+        if tokens and (number := re.fullmatch(r"\^?(\d{1,9})", tokens[0])):
+            count, tokens = int(number[1]), tokens[1:]
+            if count == 0:
+                raise SequenceError(f"sequence {notation!r} repeats a module 0 times; leave it out.")
+        if len(letters) + len(unit) * count > _MAX_MODULES:
+            raise SequenceError(
+                f"sequence {notation!r} has more than {_MAX_MODULES} modules; use fewer."
+            )
+        letters += unit * count
+    if depth:
+        raise SequenceError(f"sequence {notation!r} has an opening bracket left open.")
+    return letters, []
+
+
+def canonical(letters: str) -> str:
+    """The short form with powers: "ADDAA" is "AD^2A^2", "ADADA" is "(AD)^2A"."""
+    result, i = "", 0
+    while i < len(letters):
+        unit, count = max(_repeats(letters, i), key=lambda r: (len(r[0]) * r[1], -len(r[0])))
+        if count == 1:
+            unit = letters[i]
+        body = unit if len(unit) == 1 else f"({canonical(unit)})"
+        result += body if count == 1 else f"{body}^{count}"
+        i += len(unit) * count
+    return result
+
+
+def _repeats(letters: str, i: int) -> list[tuple[str, int]]:
+    """Every unit that starts at i and stands there at least twice, with its count."""
+    found = [(letters[i], 1)]
+    for length in range(1, (len(letters) - i) // 2 + 1):
+        unit, count = letters[i : i + length], 1
+        while letters.startswith(unit, i + count * length):
+            count += 1
+        if count > 1:
+            found.append((unit, count))
+    return found
+
+
+# --- places and dimensions ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The alternating chain A0 D1 A1 ... Dm Am behind a notation.
+
+    ``affine[q]`` and ``diffeo[q - 1]`` say which of A_q and D_q are there; the others are
+    identities.
+    """
+
+    letters: str
+    affine: tuple[bool, ...]
+    diffeo: tuple[bool, ...]
+
+    @classmethod
+    def from_notation(cls, notation: str) -> Chain:
+        """Lay the letters out; identities go between two of a kind and at the ends."""
+        letters = parse(notation)
+        places: list[bool] = []
+        for letter in letters:
+            if (letter == "A") != (len(places) % 2 == 0):
+                places.append(False)
+            places.append(True)
+        if len(places) % 2 == 0:
+            places.append(False)
+        return cls(letters, tuple(places[0::2]), tuple(places[1::2]))
+
+    @property
+    def m(self) -> int:
+        """Number of places for D modules."""
+        return len(self.diffeo)
+
+    def dimensions(self, d_in: int, d_out: int, dims: int | SequenceOf[int] | None) -> list[int]:
+        """d_0 .. d_(m+1): the dimension before A_q is d_q, behind it d_(q+1).
+
+        An identity A_q forces d_q = d_(q+1). What neither that nor ``dims`` settles carries
+        the input's dimension.
+        """
+        wanted: list[int | None] = [d_in, *self._inner(dims), d_out]
+        identities = [q for q, there in enumerate(self.affine) if not there]
+        for q in identities:
+            if wanted[q + 1] is None:
+                wanted[q + 1] = wanted[q]
+        for q in reversed(identities):
+            if wanted[q] is None:
+                wanted[q] = wanted[q + 1]
+        result = [d_in if d is None else d for d in wanted]
+        for q, (before, behind) in enumerate(pairwise(result)):
+            if not self.affine[q] and before != behind:
+                raise DimensionError(
+                    f"A{q} is the identity in the sequence {canonical(self.letters)!r}, but "
+                    f"{before} dimensions enter it and {behind} leave it; {self._advice(q)}."
+                )
+        return result
+
+    def _inner(self, dims: int | SequenceOf[int] | None) -> list[int | None]:
+        if dims is None:
+            return [None] * self.m
+        if isinstance(dims, int):
+            return [dims] * self.m
+        if len(dims) != self.m:
+            raise DimensionError(
+                f"dims has {len(dims)} values but the sequence {canonical(self.letters)!r} has "
+                f"{self.m} inner dimensions; give one value, or {self.m}."
+            )
+        return list(dims)
+
+    def _advice(self, q: int) -> str:
+        if q == self.m:
+            return "end the sequence with an A module, or change dims, dummy_dims or output_dims"
+        if q == 0:
+            return "begin the sequence with an A module, or change dims or dummy_dims"
+        return f"put an A module there, or give dims equal values at places {q} and {q + 1}"
+
+
+# --- the composed map ---------------------------------------------------------------------
+
+
+class ModuleSequence:
+    """The modules of a sequence in their order, with one flat vector for all parameters.
+
+    Parameters
+    ----------
+    notation : str
+        Such as "ADA", "AD^4A", "(AD)^3A".
+    d_in, d_out : int
+        Dimensions d_0 = d_X + s and d_(m+1) = d_Y + r.
+    n_controls : int
+        Number N_S of control points.
+    dims : int, sequence of int or None
+        Inner dimensions d_1 .. d_m; None carries the input's.
+    kernel, kernel_order : str, int
+        Family and order of every D module's kernel.
+    kernel_width : float, sequence of float, "increasing" or "decreasing"
+        One width, one for each D module, or q/(m + 1) rising or falling.
+    n_steps : int or sequence of int
+        Euler steps, one number or one for each D module.
+    ridge : float or sequence of float
+        Weights lambda, one or one for each A module.
+    inner_affine : {"ridge", "identity"}
+        What inner square A modules are pulled to.
+    """
+
+    def __init__(
+        self,
+        notation: str,
+        d_in: int,
+        d_out: int,
+        n_controls: int,
+        *,
+        dims: int | SequenceOf[int] | None = None,
+        kernel: str = "matern",
+        kernel_order: int = 3,
+        kernel_width: float | str | SequenceOf[float] = 0.5,
+        n_steps: int | SequenceOf[int] = 10,
+        ridge: float | SequenceOf[float] = 1.0,
+        inner_affine: str = "ridge",
+    ) -> None:
+        chain = Chain.from_notation(notation)
+        d = chain.dimensions(d_in, d_out, dims)
+        name = canonical(chain.letters)
+        widths = iter(_widths(kernel_width, chain.letters))
+        steps = iter(_one_each("n_steps", n_steps, chain.letters, "D"))
+        ridges = iter(_one_each("ridge", ridge, chain.letters, "A"))
+        modules: list[Module] = []
+        for q in range(chain.m + 1):
+            if q > 0 and chain.diffeo[q - 1]:
+                shape = Kernel(kernel, kernel_order, next(widths))
+                modules.append(Diffeo(f"D{q}", d[q], shape, next(steps), n_controls))
+            if chain.affine[q]:
+                inner = 0 < q < chain.m and d[q] == d[q + 1]
+                modules.append(
+                    Affine(
+                        f"A{q}", d[q], d[q + 1], next(ridges), inner and inner_affine == "identity"
+                    )
+                )
+        self.notation = name
+        self.d_in, self.d_out, self.n_controls = d_in, d_out, n_controls
+        self.modules = tuple(modules)
+        self._offsets = [0, *accumulate(m.n_parameters for m in modules)]
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of the flat parameter vector."""
+        return self._offsets[-1]
+
+    @property
+    def diffeos(self) -> tuple[Diffeo, ...]:
+        """The D modules in their order."""
+        return tuple(m for m in self.modules if isinstance(m, Diffeo))
+
+    @property
+    def affines(self) -> tuple[Affine, ...]:
+        """The A modules in their order."""
+        return tuple(m for m in self.modules if isinstance(m, Affine))
+
+    def split(self, theta: Tensor) -> list[Tensor]:
+        """Views of the parameters of each module."""
+        return [theta[i:j] for i, j in pairwise(self._offsets)]
+
+    def start(self, rng: np.random.Generator) -> Array:
+        """Start values of all parameters, drawn in the order of the modules."""
+        return np.concatenate([m.start(rng) for m in self.modules])
+
+    def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> list[Forward]:
+        """Map the training rows (N, d_0), control points first; one entry for each module."""
+        steps: list[Forward] = []
+        for module, part in zip(self.modules, self.split(theta), strict=True):
+            steps.append(module.forward(engine, part, x))
+            x = steps[-1].output
+        return steps
+
+    def backward(
+        self,
+        engine: Engine,
+        theta: Tensor,
+        steps: list[Forward],
+        costates: Tensor,
+        natural: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The flat gradient, and its natural twin (the gradient itself on A modules)."""
+        gradient = torch.empty_like(theta)
+        twin = torch.empty_like(theta) if natural else None
+        parts = zip(self.modules, self.split(theta), steps, pairwise(self._offsets), strict=True)
+        for module, part, step, (i, j) in reversed(list(parts)):
+            back = module.backward(engine, part, step.cache, costates, natural)
+            costates = back.costates
+            gradient[i:j] = back.gradient
+            if twin is not None:
+                twin[i:j] = back.gradient if back.natural is None else back.natural
+        return gradient, twin
+
+    def centers(self, engine: Engine, theta: Tensor, control_points: Tensor) -> list[Tensor]:
+        """The control points (T, N_S, d) of every D module at the start of each step."""
+        steps = self.forward(engine, theta, control_points)
+        return [
+            step.cache.states[:-1]
+            for module, step in zip(self.modules, steps, strict=True)
+            if isinstance(module, Diffeo)
+        ]
+
+    def trajectory(
+        self, engine: Engine, theta: Tensor, centers: list[Tensor], x: Tensor
+    ) -> list[Tensor]:
+        """States behind each module for other rows: (n, d) for A, (T + 1, n, d) for D."""
+        known = iter(centers)
+        states: list[Tensor] = []
+        for module, part in zip(self.modules, self.split(theta), strict=True):
+            if isinstance(module, Diffeo):
+                states.append(module.transport(engine, part, next(known), x))
+                x = states[-1][-1]
+            elif isinstance(module, Affine):
+                x = module.apply(part, x)
+                states.append(x)
+        return states
+
+    def __str__(self) -> str:
+        return self.notation
+
+    def __repr__(self) -> str:
+        return f"ModuleSequence({self.notation!r}, d_in={self.d_in}, d_out={self.d_out})"
+
+
+def _widths(value: float | str | SequenceOf[float], letters: str) -> list[float]:
+    m = letters.count("D")
+    if isinstance(value, str):
+        if value not in ("increasing", "decreasing"):
+            raise ValueError(
+                f"kernel_width={value!r} is not known; use a number, one for each D module, "
+                "'increasing' or 'decreasing'."
+            )
+        rising = [q / (m + 1) for q in range(1, m + 1)]
+        return rising if value == "increasing" else rising[::-1]
+    return _one_each("kernel_width", value, letters, "D")
+
+
+def _one_each(option: str, value: Any, letters: str, letter: str) -> list[Any]:
+    """A value for each module of a kind, from one value or a list of them."""
+    count = letters.count(letter)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        values = list(np.asarray(value).tolist())
+        if len(values) != count:
+            raise SequenceError(
+                f"{option} has {len(values)} values but the sequence {canonical(letters)!r} has "
+                f"{count} {letter} modules; give one value, or {count}."
+            )
+        return values
+    return [value] * count
