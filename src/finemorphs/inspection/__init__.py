@@ -1,0 +1,7 @@
+"""Ways to look at a fitted model."""
+
+from __future__ import annotations
+
+from finemorphs.inspection.plots import plot_reshaping
+
+__all__ = ["plot_reshaping"]

@@ -1,0 +1,136 @@
+"""Pictures of what a model does to the data; they need matplotlib (``finemorphs[plots]``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length
+
+from finemorphs._typing import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_reshaping"]
+
+
+def plot_reshaping(
+    X: ArrayLike,
+    y: ArrayLike,
+    states: ArrayLike,
+    *,
+    axes: tuple[Axes, Axes] | None = None,
+    cmap: str = "viridis",
+    label: str = "response",
+) -> Figure:
+    """The data before and after the diffeomorphism (paper, figure "Rings").
+
+    On the left the predictors, on the right the states that leave the last D module, both
+    coloured by the response. The states are turned, not stretched: upwards is the
+    direction in which the response is linear (that of its least-squares fit on the
+    states), across are the two principal axes of the rest.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Predictors. Of more than two features the two principal axes are drawn.
+    y : array-like of shape (n_samples,)
+        Responses, the colours.
+    states : array-like of shape (n_samples, d)
+        What ``estimator.transform(X)`` returns.
+    axes : pair of matplotlib axes, optional
+        A flat one for the left and one with ``projection="3d"`` for the right; a new
+        figure is made without it.
+    cmap : str, default="viridis"
+        Colour map of the response.
+    label : str, default="response"
+        What the colour bar is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; save it with ``savefig(path)``.
+    """
+    X, states = check_array(X, dtype=float), check_array(states, dtype=float)
+    y = check_array(y, ensure_2d=False, dtype=float)
+    if y.size != len(y):
+        raise ValueError(f"y has shape {y.shape}; one colour a point needs one response column.")
+    y = y.ravel()
+    check_consistent_length(X, y, states)
+
+    left, right = _new_axes() if axes is None else axes
+    if right.name != "3d":
+        raise ValueError(
+            f"the second of axes has projection {right.name!r}; make it with projection='3d'."
+        )
+    colours: dict[str, Any] = {"c": y, "cmap": cmap, "s": 16, "linewidths": 0}
+    points = _draw_plane(left, _pad(X if X.shape[1] <= 2 else _principal_axes(X), 2), colours)
+    _draw_space(right, _response_axes(states, y), colours)
+
+    figure = left.get_figure(root=True)
+    assert figure is not None
+    bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.06)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _draw_plane(ax: Axes, plane: Array, colours: dict[str, Any]) -> PathCollection:
+    points = ax.scatter(*plane.T, **colours)
+    ax.set_title("before the diffeomorphism")
+    ax.set_aspect("equal")
+    ax.locator_params(nbins=5)
+    ax.spines[["top", "right"]].set_visible(False)
+    return points
+
+
+def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
+    ax.scatter(*space.T, depthshade=False, **colours)
+    ax.set_title("after the diffeomorphism")
+    ax.set_aspect("equal")
+    ax.set_box_aspect(ax.get_box_aspect(), zoom=0.85)
+    ax.view_init(elev=8, azim=-60)
+    ax.locator_params(nbins=3)
+    ax.tick_params(labelsize="small", pad=0)
+    ax.set_xlabel("principal axis 1")
+    ax.set_ylabel("principal axis 2")
+    ax.set_zlabel("axis of the response")
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_pane_color("white")
+
+
+def _new_axes() -> tuple[Axes, Axes]:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib, which is not installed; pip install finemorphs[plots]."
+        ) from error
+    figure = plt.figure(figsize=(11, 5), layout="constrained")
+    return figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2, projection="3d")
+
+
+def _principal_axes(points: Array) -> Array:
+    """The centred points in the orthonormal basis of their decreasing variances."""
+    centred = points - points.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    scores: Array = centred @ axes.T
+    return scores
+
+
+def _response_axes(states: Array, y: Array) -> Array:
+    """The states turned: two principal axes of the rest, then the direction of the response."""
+    centred = states - states.mean(axis=0)
+    direction = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0]
+    direction = direction / max(np.linalg.norm(direction), np.finfo(float).tiny)
+    height = centred @ direction
+    rest = _principal_axes(centred - np.outer(height, direction))
+    return np.column_stack([_pad(rest, 2), height])
+
+
+def _pad(points: Array, n_columns: int) -> Array:
+    """The first columns, with columns of zeros where there are too few."""
+    missing = max(n_columns - points.shape[1], 0)
+    return np.pad(points[:, :n_columns], ((0, 0), (0, missing)))
