@@ -1,0 +1,420 @@
+"""The passes over pairs of points, written in the vector language of ``_cpu_ir``.
+
+A vector holds W *rows* (points x_k); a *column* (a control point y_l) is one number in every
+lane. For a pair, with D = x_k - y_l and r = |D| (see :mod:`finemorphs.engines._base`),
+
+    K = kappa(r/h),   w = g(r/h)/h^2 (p_k . a_l + [self] a_k . p_l)
+
+                      to the row                       to the column
+    product           out_k += K a_l
+    self_product      out_k += K a_l                   out_l += K a_k
+    adjoint           force_k += w D                   reaction_l -= w D,  pullback_l += K q_k
+    self_adjoint      force_k += w D, pull_k += K q_l  force_l -= w D,     pull_l += K q_k
+
+Sums to the rows stay in registers. Sums to the columns of one block stay in the first-level
+cache, a vector for each number, and their lanes are added once the block has met its rows.
+The ``self`` passes take a pair of groups of rows once, for both sides; only inside a group
+they take (k, l) and (l, k) apart.
+
+Every sum has an order that depends on the sizes alone, not on the threads: a pass is cut
+into *tasks*, which threads claim as they come; what two tasks may both add to, each keeps
+for itself (*partial* sums), and :func:`collect` adds them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from finemorphs.engines._cpu_ir import Float, Function, Variable, Vector
+
+__all__ = ["PASSES", "Pass", "Profile", "Slot", "Tiling", "build_collect", "build_pack"]
+
+
+class Slot:
+    """Where a pass finds its arguments."""
+
+    TASK, TASKS, ROWS, COLUMNS, PARAMETERS, PACKED, TO_ROWS, TO_COLUMNS, SCRATCH = range(9)
+    FIELDS = 9  # and on: the columns' arrays, in the order of Pass.fields
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The shape of a radial kernel; its numbers come at run time (see ``parameters``)."""
+
+    value_terms: int
+    slope_terms: int
+    gaussian: bool
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a pass is laid over the machine's registers and caches."""
+
+    lanes: int
+    vectors: int  # of rows that are taken at a time
+    columns: int  # that are taken at a time
+    block: int  # columns whose sums stay in the first-level cache
+
+    @property
+    def group(self) -> int:
+        """Rows that are taken at a time."""
+        return self.lanes * self.vectors
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One of the four passes; ``row_fields`` and ``fields`` name what it reads."""
+
+    name: str
+    row_fields: tuple[str, ...]
+    fields: tuple[str, ...]
+    row_sums: int
+    column_sums: int
+
+    @property
+    def is_self(self) -> bool:
+        return self.name.startswith("self")
+
+    @property
+    def is_adjoint(self) -> bool:
+        return self.name.endswith("adjoint")
+
+
+PASSES = {
+    p.name: p
+    for p in (
+        Pass("product", ("x",), ("x", "a"), 1, 0),
+        Pass("self_product", ("x", "a"), ("x", "a"), 1, 1),
+        Pass("adjoint", ("x", "p", "q"), ("x", "a"), 1, 2),
+        Pass("self_adjoint", ("x", "a", "p", "q"), ("x", "a", "p", "q"), 2, 2),
+    )
+}
+
+Fields = dict[str, list[Vector]]
+Term = tuple[Vector, list[Vector]]  # (weight, numbers): weight * numbers[j] is added to sum j
+
+
+class PassBuilder:
+    """Writes one pass for one kernel shape, dimension and number type."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        which: Pass,
+        profile: Profile,
+        dim: int,
+        number: Float,
+        tiling: Tiling,
+    ) -> None:
+        self.which, self.profile, self.dim, self.tiling = which, profile, dim, tiling
+        self.f = f = Function(module, which.name, number, tiling.lanes)
+        self.n_rows, self.n_columns = f.integer(Slot.ROWS), f.integer(Slot.COLUMNS)
+        self.n_tasks = f.integer(Slot.TASKS)
+        self.packed = f.array(Slot.PACKED)
+        self.to_rows, self.to_columns = f.array(Slot.TO_ROWS), f.array(Slot.TO_COLUMNS)
+        self.columns = {
+            name: f.array(Slot.FIELDS + i) for i, name in enumerate(which.fields)
+        }
+        parameters = f.array(Slot.PARAMETERS)
+        values = [
+            f.broadcast(parameters, f.index(i))
+            for i in range(2 + profile.value_terms + profile.slope_terms)
+        ]
+        self.scale, self.cutoff = values[:2]
+        self.value_coefficients = values[2 : 2 + profile.value_terms]
+        self.slope_coefficients = values[2 + profile.value_terms :]
+        self.n_groups = self._groups(self.n_rows)
+
+    def build(self) -> None:
+        f = self.f
+        if self.which.name == "product":
+            with f.claims(Slot.TASK, self.n_groups) as group:
+                self._meet_all_columns(group)
+        else:
+            scratch = f.array(Slot.SCRATCH)
+            size = f.index(self.tiling.block * self._n_column * self.tiling.lanes)
+            with f.claims(Slot.TASK, self.n_tasks) as task:
+                self.cache = f.at(scratch, f.ir.mul(task, size))
+                if self.which.is_self:
+                    self._self_task(task)
+                else:
+                    self._adjoint_task(task)
+        f.finish()
+
+    # -- tasks
+
+    def _meet_all_columns(self, group: Any) -> None:
+        rows = self._load_rows(group)
+        zero = self.f.constant(0.0)
+        sums = [[self.f.variable(zero) for _ in range(self._n_row)] for _ in rows]
+        self._sweep(rows, sums, self.f.index(0), self.n_columns, block_start=None)
+        self._store_sums(sums, self.to_rows, group)
+
+    def _self_task(self, task: Any) -> None:
+        """Every ``n_tasks``-th block of columns, with the rows from its own group on."""
+        f, b = self.f, self.f.ir
+        size = b.mul(self.n_groups, f.index(self._n_row * self.tiling.group))
+        partial = f.at(self.to_rows, b.mul(task, size))
+        self._clear(partial, size)
+        block = f.index(self.tiling.block)
+        first = b.mul(task, block)
+        with f.loop(first, self.n_columns, b.mul(self.n_tasks, block)) as start:
+            stop = f.minimum(b.add(start, block), self.n_columns)
+            self._clear_cache()
+            own = b.sdiv(start, f.index(self.tiling.group))
+            with f.loop(own, self.n_groups) as group:
+                rows = self._load_rows(group)
+                sums = self._load_sums(partial, group)
+                begin = b.mul(group, f.index(self.tiling.group))
+                middle = f.minimum(f.maximum(begin, start), stop)
+                end = f.minimum(b.add(begin, f.index(self.tiling.group)), stop)
+                self._sweep(rows, sums, start, middle, block_start=start)
+                self._sweep(rows, sums, middle, end, block_start=None)
+                self._store_sums(sums, partial, group)
+            self._add_cache(partial, start, stop)
+
+    def _adjoint_task(self, task: Any) -> None:
+        """An equal part of the groups of rows, with every column."""
+        f, b = self.f, self.f.ir
+        first = b.sdiv(b.mul(task, self.n_groups), self.n_tasks)
+        last = b.sdiv(b.mul(b.add(task, f.index(1)), self.n_groups), self.n_tasks)
+        row_size = f.index(self._n_row * self.tiling.group)
+        self._clear(
+            f.at(self.to_rows, b.mul(first, row_size)), b.mul(b.sub(last, first), row_size)
+        )
+        column_size = f.index(self._n_column * self.tiling.group)
+        size = b.mul(self._groups(self.n_columns), column_size)
+        partial = f.at(self.to_columns, b.mul(task, size))
+        self._clear(partial, size)
+        block = f.index(self.tiling.block)
+        with f.loop(f.index(0), self.n_columns, self.tiling.block) as start:
+            stop = f.minimum(b.add(start, block), self.n_columns)
+            self._clear_cache()
+            with f.loop(first, last) as group:
+                rows = self._load_rows(group)
+                sums = self._load_sums(self.to_rows, group)
+                self._sweep(rows, sums, start, stop, block_start=start)
+                self._store_sums(sums, self.to_rows, group)
+            self._add_cache(partial, start, stop)
+
+    # -- pairs
+
+    def _sweep(
+        self,
+        rows: Sequence[Fields],
+        sums: Sequence[Sequence[Variable]],
+        start: Any,
+        stop: Any,
+        block_start: Any | None,
+    ) -> None:
+        """The rows with the columns from start to stop; both sides if in a block."""
+        f, b = self.f, self.f.ir
+        at_a_time = self.tiling.columns
+        if at_a_time > 1:
+            whole = b.sub(b.sub(stop, start), b.srem(b.sub(stop, start), f.index(at_a_time)))
+            middle = b.add(start, whole)
+            with f.loop(start, middle, at_a_time) as column:
+                self._pairs(rows, sums, column, at_a_time, block_start)
+            start = middle
+        with f.loop(start, stop) as column:
+            self._pairs(rows, sums, column, 1, block_start)
+
+    def _pairs(
+        self,
+        rows: Sequence[Fields],
+        sums: Sequence[Sequence[Variable]],
+        first_column: Any,
+        n_columns: int,
+        block_start: Any | None,
+    ) -> None:
+        f, b = self.f, self.f.ir
+        for u in range(n_columns):
+            column_index = b.add(first_column, f.index(u))
+            column = self._load_column(column_index)
+            to_column: list[list[Term]] = []
+            for row, totals in zip(rows, sums, strict=True):
+                row_terms, column_terms = self._terms(row, column)
+                for (weight, numbers), place in zip(
+                    row_terms, self._parts(totals), strict=True
+                ):
+                    for number, total in zip(numbers, place, strict=True):
+                        total.set(weight.times(number, total.get()))
+                to_column.append(column_terms)
+            if block_start is not None:
+                self._add_to_cache(to_column, b.sub(column_index, block_start))
+
+    def _terms(self, row: Fields, column: Fields) -> tuple[list[Term], list[Term]]:
+        difference = [xk - yl for xk, yl in zip(row["x"], column["x"], strict=True)]
+        value, slope = self._kernel(_dot(difference, difference))
+        if not self.which.is_adjoint:
+            return [(value, column["a"])], [(value, row["a"])] if self.which.is_self else []
+        product = _dot(row["p"], column["a"])
+        if self.which.is_self:
+            product = _dot(row["a"], column["p"], product)
+        weight = slope() * product
+        to_row = [(weight, difference)]
+        if self.which.is_self:
+            to_row.append((value, column["q"]))
+        return to_row, [(weight, difference), (value, row["q"])]
+
+    def _kernel(self, squared: Vector) -> tuple[Vector, Callable[[], Vector]]:
+        """kappa and, when asked, g/h^2; exactly 0 where the exponential would be denormal."""
+        distance = squared if self.profile.gaussian else squared.sqrt()
+        decay = self.f.exp2_of_product(distance, self.scale)
+        value = self.f.polynomial(self.value_coefficients, distance) * decay
+
+        def slope() -> Vector:
+            result = self.f.polynomial(self.slope_coefficients, distance) * decay
+            return result.zero_where(distance, self.cutoff)
+
+        return value.zero_where(distance, self.cutoff), slope
+
+    # -- rows, columns and their sums
+
+    @property
+    def _n_row(self) -> int:
+        return self.which.row_sums * self.dim
+
+    @property
+    def _n_column(self) -> int:
+        return self.which.column_sums * self.dim
+
+    def _groups(self, n: Any) -> Any:
+        group = self.tiling.group
+        return self.f.ir.sdiv(self.f.ir.add(n, self.f.index(group - 1)), self.f.index(group))
+
+    def _parts(self, items: Sequence[Any]) -> list[Sequence[Any]]:
+        return [items[i : i + self.dim] for i in range(0, len(items), self.dim)]
+
+    def _load_rows(self, group: Any) -> list[Fields]:
+        count = len(self.which.row_fields) * self.dim
+        numbers = self._load_group(self.packed, group, count)
+        return [
+            dict(zip(self.which.row_fields, map(list, self._parts(one)), strict=True))
+            for one in numbers
+        ]
+
+    def _load_column(self, column: Any) -> Fields:
+        f, b = self.f, self.f.ir
+        offset = b.mul(column, f.index(self.dim))
+        return {
+            name: [f.broadcast(array, b.add(offset, f.index(j))) for j in range(self.dim)]
+            for name, array in self.columns.items()
+        }
+
+    def _offset(self, group: Any, count: int, item: int, vector: int) -> Any:
+        b, width = self.f.ir, self.tiling.group
+        start = b.mul(group, self.f.index(count * width))
+        return b.add(start, self.f.index(item * width + vector * self.tiling.lanes))
+
+    def _load_group(self, array: Any, group: Any, count: int) -> list[list[Vector]]:
+        return [
+            [self.f.load(array, self._offset(group, count, i, v)) for i in range(count)]
+            for v in range(self.tiling.vectors)
+        ]
+
+    def _load_sums(self, array: Any, group: Any) -> list[list[Variable]]:
+        loaded = self._load_group(array, group, self._n_row)
+        return [[self.f.variable(value) for value in one] for one in loaded]
+
+    def _store_sums(self, sums: Sequence[Sequence[Variable]], array: Any, group: Any) -> None:
+        for v, one in enumerate(sums):
+            for i, total in enumerate(one):
+                self.f.store(total.get(), array, self._offset(group, self._n_row, i, v))
+
+    # -- the sums of a block of columns
+
+    def _cache_offset(self, column: Any, item: int) -> Any:
+        b, lanes = self.f.ir, self.tiling.lanes
+        start = b.mul(column, self.f.index(self._n_column * lanes))
+        return b.add(start, self.f.index(item * lanes))
+
+    def _clear_cache(self) -> None:
+        size = self.tiling.block * self._n_column * self.tiling.lanes
+        self._clear(self.cache, self.f.index(size))
+
+    def _clear(self, array: Any, size: Any) -> None:
+        zero = self.f.constant(0.0)
+        with self.f.loop(self.f.index(0), size, self.tiling.lanes) as i:
+            self.f.store(zero, array, i)
+
+    def _add_to_cache(self, terms: Sequence[Sequence[Term]], column: Any) -> None:
+        for part in range(self.which.column_sums):
+            for j in range(self.dim):
+                offset = self._cache_offset(column, part * self.dim + j)
+                total = self.f.load(self.cache, offset)
+                for one in terms:
+                    weight, numbers = one[part]
+                    total = weight.times(numbers[j], total)
+                self.f.store(total, self.cache, offset)
+
+    def _add_cache(self, array: Any, start: Any, stop: Any) -> None:
+        """The lanes of the block added up, into the partial sums of its columns."""
+        f, b, group = self.f, self.f.ir, self.tiling.group
+        with f.loop(start, stop) as column:
+            own, lane = (op(column, f.index(group)) for op in (b.sdiv, b.srem))
+            for item in range(self._n_column):
+                total = f.load(self.cache, self._cache_offset(b.sub(column, start), item)).sum()
+                offset = b.add(self._offset(own, self._n_column, item, 0), lane)
+                known = f.load_scalar(array, offset)
+                is_force = self.which.is_adjoint and item < self.dim
+                known = (b.fsub if is_force else b.fadd)(known, total)
+                f.store_scalar(known, array, offset)
+
+
+def _dot(a: Sequence[Vector], b: Sequence[Vector], start: Vector | None = None) -> Vector:
+    total = start
+    for one, other in zip(a, b, strict=True):
+        total = one * other if total is None else one.times(other, total)
+    assert total is not None
+    return total
+
+
+def build_pack(module: ir.Module, number: Float) -> None:
+    """pack(source, n, dim, offset, width, group, target): rows to groups of lanes.
+
+    source (n, dim) goes to target (groups, width, group) at [:, offset : offset + dim];
+    rows that are missing in the last group become 0.
+    """
+    f = Function(module, "pack", number, 1)
+    b = f.ir
+    source, target = f.array(0), f.array(6)
+    n, dim, offset, width, group = (f.integer(i) for i in range(1, 6))
+    padded = b.mul(b.sdiv(b.sub(b.add(n, group), f.index(1)), group), group)
+    zero = ir.Constant(number.type, 0.0)
+    for start, stop, filled in ((f.index(0), n, True), (n, padded, False)):
+        with f.loop(start, stop) as k:
+            own, lane = b.sdiv(k, group), b.srem(k, group)
+            to = b.add(b.mul(b.add(b.mul(own, width), offset), group), lane)
+            with f.loop(f.index(0), dim) as j:
+                value = f.load_scalar(source, b.add(b.mul(k, dim), j)) if filled else zero
+                f.store_scalar(value, target, b.add(to, b.mul(j, group)))
+    f.finish()
+
+
+def build_collect(module: ir.Module, number: Float) -> None:
+    """collect(source, n, dim, offset, width, group, target, parts): the inverse of pack.
+
+    source (parts, groups, width, group) is added over its parts, in order.
+    """
+    f = Function(module, "collect", number, 1)
+    b = f.ir
+    source, target = f.array(0), f.array(6)
+    n, dim, offset, width, group = (f.integer(i) for i in range(1, 6))
+    groups = b.sdiv(b.sub(b.add(n, group), f.index(1)), group)
+    size = b.mul(b.mul(groups, width), group)
+    stop = b.mul(size, f.integer(7))
+    with f.loop(f.index(0), n) as k:
+        own, lane = b.sdiv(k, group), b.srem(k, group)
+        start = b.add(b.mul(b.add(b.mul(own, width), offset), group), lane)
+        with f.loop(f.index(0), dim) as j:
+            place = b.add(start, b.mul(j, group))
+            total = f.variable(Vector(f, f.load(source, place).value))
+            with f.loop(b.add(place, size), stop, size) as other:
+                total.set(total.get() + f.load(source, other))
+            f.store(total.get(), target, b.add(b.mul(k, dim), j))
+    f.finish()

@@ -1,0 +1,86 @@
+"""Native passes on several threads.
+
+The threads are Python's own, started when first needed and asleep between passes. Unlike
+OpenMP's they survive a fork (the child starts its own), may be asked by several threads at
+the same time, and are as many as each call says.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from queue import SimpleQueue
+
+from finemorphs.engines._cpu_compile import Native
+
+__all__ = ["run"]
+
+
+class _Ticket:
+    """A share in a pass: taken by a helper, or by its owner once no work is left."""
+
+    __slots__ = ("argument", "done", "function", "taken")
+
+    def __init__(self, function: Native, argument: int) -> None:
+        self.function, self.argument = function, argument
+        self.taken, self.done = threading.Lock(), threading.Lock()
+        self.done.acquire()
+
+    def help(self) -> None:
+        if self.taken.acquire(blocking=False):
+            self.function(self.argument)
+            self.done.release()
+
+    def settle(self) -> None:
+        """Wait for the helper, unless none has come yet: then it need not come at all."""
+        if not self.taken.acquire(blocking=False):
+            self.done.acquire()
+
+
+class _Team:
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[_Ticket] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._size = 0
+
+    def ask(self, tickets: list[_Ticket]) -> None:
+        if self._size < len(tickets):
+            self._grow(len(tickets))
+        for ticket in tickets:
+            self._queue.put(ticket)
+
+    def _grow(self, size: int) -> None:
+        with self._lock:
+            while self._size < size:
+                name = f"finemorphs-{self._size}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._size += 1
+
+    def _work(self) -> None:
+        while True:
+            self._queue.get().help()
+
+
+_team = _Team()
+
+
+def _new_team() -> None:
+    global _team
+    _team = _Team()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_team)
+
+
+def run(function: Native, argument: int, n_threads: int) -> None:
+    """Call function(argument) on that many threads, this one included; return when all have.
+
+    The function must share out its work among the calls, and find nothing left to do when it
+    comes late.
+    """
+    tickets = [_Ticket(function, argument) for _ in range(n_threads - 1)]
+    _team.ask(tickets)
+    function(argument)
+    for ticket in tickets:
+        ticket.settle()
