@@ -29,9 +29,9 @@ def plot_reshaping(
     """The data before and after the diffeomorphism (paper, figure "Rings").
 
     On the left the predictors, on the right the states that leave the last D module, both
-    coloured by the response. The states are turned, not stretched: upwards is the
-    direction in which the response is linear (that of its least-squares fit on the
-    states), across are the two principal axes of the rest.
+    coloured by the response. The states are turned so that upwards is the direction in
+    which the response is linear (that of its least-squares fit on the states); across are
+    the two principal axes of the rest, on one scale, upwards has a scale of its own.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def plot_reshaping(
 
     figure = left.get_figure(root=True)
     assert figure is not None
-    bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.06)
+    bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.04)
     bar.outline.set_visible(False)
     return figure
 
@@ -89,9 +89,10 @@ def _draw_plane(ax: Axes, plane: Array, colours: dict[str, Any]) -> PathCollecti
 def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
     ax.scatter(*space.T, depthshade=False, **colours)
     ax.set_title("after the diffeomorphism")
-    ax.set_aspect("equal")
-    ax.set_box_aspect(ax.get_box_aspect(), zoom=0.85)
-    ax.view_init(elev=8, azim=-60)
+    ax.set_aspect("equalxy")
+    width, depth, _ = ax.get_box_aspect()
+    ax.set_box_aspect((width, depth, 0.75 * max(width, depth)), zoom=1.05)
+    ax.view_init(elev=14, azim=-60)
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="small", pad=0)
     ax.set_xlabel("principal axis 1")
@@ -108,8 +109,9 @@ def _new_axes() -> tuple[Axes, Axes]:
         raise ImportError(
             "plots need matplotlib, which is not installed; pip install finemorphs[plots]."
         ) from error
-    figure = plt.figure(figsize=(11, 5), layout="constrained")
-    return figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2, projection="3d")
+    figure = plt.figure(figsize=(12, 5.2), layout="constrained")
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
+    return figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="3d")
 
 
 def _principal_axes(points: Array) -> Array:
