@@ -25,7 +25,7 @@ import torch
 from llvmlite import ir
 
 from finemorphs.engines import _cpu_ir, _cpu_passes
-from finemorphs.engines._cpu_ir import FLOAT32, FLOAT64, Float
+from finemorphs.engines._cpu_ir import FLOAT32, FLOAT64
 from finemorphs.engines._cpu_passes import PASSES, PassBuilder, Profile, Tiling
 
 __all__ = ["Native", "Recipe", "Support", "cache_directory", "compiled", "is_compiled", "tiling"]

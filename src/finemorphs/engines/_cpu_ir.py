@@ -118,7 +118,9 @@ class Vector:
         while width > 1:
             width //= 2
             shuffles = [
-                ir.Constant(ir.VectorType(ir.IntType(32), width), [i + offset for i in range(width)])
+                ir.Constant(
+                    ir.VectorType(ir.IntType(32), width), [i + offset for i in range(width)]
+                )
                 for offset in (0, width)
             ]
             low, high = (f.ir.shuffle_vector(value, value, mask) for mask in shuffles)

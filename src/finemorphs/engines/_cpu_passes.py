@@ -116,9 +116,7 @@ class PassBuilder:
         self.n_tasks = f.integer(Slot.TASKS)
         self.packed = f.array(Slot.PACKED)
         self.to_rows, self.to_columns = f.array(Slot.TO_ROWS), f.array(Slot.TO_COLUMNS)
-        self.columns = {
-            name: f.array(Slot.FIELDS + i) for i, name in enumerate(which.fields)
-        }
+        self.columns = {name: f.array(Slot.FIELDS + i) for i, name in enumerate(which.fields)}
         parameters = f.array(Slot.PARAMETERS)
         values = [
             f.broadcast(parameters, f.index(i))
@@ -183,9 +181,7 @@ class PassBuilder:
         first = b.sdiv(b.mul(task, self.n_groups), self.n_tasks)
         last = b.sdiv(b.mul(b.add(task, f.index(1)), self.n_groups), self.n_tasks)
         row_size = f.index(self._n_row * self.tiling.group)
-        self._clear(
-            f.at(self.to_rows, b.mul(first, row_size)), b.mul(b.sub(last, first), row_size)
-        )
+        self._clear(f.at(self.to_rows, b.mul(first, row_size)), b.mul(b.sub(last, first), row_size))
         column_size = f.index(self._n_column * self.tiling.group)
         size = b.mul(self._groups(self.n_columns), column_size)
         partial = f.at(self.to_columns, b.mul(task, size))
@@ -238,9 +234,7 @@ class PassBuilder:
             to_column: list[list[Term]] = []
             for row, totals in zip(rows, sums, strict=True):
                 row_terms, column_terms = self._terms(row, column)
-                for (weight, numbers), place in zip(
-                    row_terms, self._parts(totals), strict=True
-                ):
+                for (weight, numbers), place in zip(row_terms, self._parts(totals), strict=True):
                     for number, total in zip(numbers, place, strict=True):
                         total.set(weight.times(number, total.get()))
                 to_column.append(column_terms)

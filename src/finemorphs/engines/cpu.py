@@ -46,14 +46,14 @@ class CPUEngine(Engine):
     name = "cpu"
 
     def product(self, kernel: Kernel, x: Tensor, y: Tensor, a: Tensor) -> Tensor:
-        _check(x, y, a)
+        _check((x,), (y, a))
         if _is_trivial(x, y) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_product(kernel, x, y, a)
         (out,) = _Call("product", kernel, {"x": x}, {"x": y, "a": a}).results()
         return out
 
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
-        _check(x, a)
+        _check((x, a))
         if _is_trivial(x, x) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_product(kernel, x, x, a)
         fields = {"x": x, "a": a}
@@ -63,7 +63,7 @@ class CPUEngine(Engine):
     def adjoint(
         self, kernel: Kernel, x: Tensor, y: Tensor, p: Tensor, q: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        _check(x, y, p, q, a)
+        _check((x, p, q), (y, a))
         if _is_trivial(x, y) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_adjoint(kernel, x, y, p, q, a)
         rows, columns = {"x": x, "p": p, "q": q}, {"x": y, "a": a}
@@ -73,7 +73,7 @@ class CPUEngine(Engine):
     def self_adjoint(
         self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        _check(x, p, q, a)
+        _check((x, p, q, a))
         if _is_trivial(x, x) or x.shape[1] > _LARGEST_DIM:
             force, reaction, pullback = _in_blocks_adjoint(kernel, x, x, p, q, a)
             return force + reaction, pullback
@@ -85,8 +85,9 @@ class CPUEngine(Engine):
         """Whether a first call with these has to compile, which takes a second or less."""
         if dim > _LARGEST_DIM:
             return False
-        passes = [Recipe(name, dtype, _profile(kernel), dim) for name in PASSES]
-        return not all(map(is_compiled, [*passes, Support("pack", dtype), Support("collect", dtype)]))
+        needed: list[Recipe | Support] = [Support(name, dtype) for name in ("pack", "collect")]
+        needed += [Recipe(name, dtype, _profile(kernel), dim) for name in PASSES]
+        return not all(map(is_compiled, needed))
 
 
 class _Call:
@@ -135,9 +136,7 @@ class _Call:
             for i in range(count):
                 out = sums.new_empty(n, self.dim)
                 width = count * self.dim
-                _call(
-                    collect, sums, n, self.dim, i * self.dim, width, self.group, out, len(sums)
-                )
+                _call(collect, sums, n, self.dim, i * self.dim, width, self.group, out, len(sums))
                 yield out
 
     def _groups(self, parts: int, n: int, fields: int) -> Tensor:
@@ -177,9 +176,9 @@ def _profile(kernel: Kernel) -> Profile:
 
 
 def _parameters(kernel: Kernel, dtype: torch.dtype) -> list[float]:
-    """What a pass reads: with v = r, or r^2 for the Gaussian,
+    """What a pass reads: scale, cutoff, and the coefficients of kappa and g/h^2.
 
-    2^(scale v) = e^-u (or e^(-u^2/2)); 0 where v > cutoff; kappa and g/h^2 as polynomials in v.
+    They are polynomials in v = r (Gaussian: r^2) times 2^(scale v), and 0 where v > cutoff.
     """
     h = kernel.width
     scale = -1 / (2 * h * h * math.log(2)) if kernel.is_gaussian else -1 / (h * math.log(2))
@@ -191,13 +190,23 @@ def _parameters(kernel: Kernel, dtype: torch.dtype) -> list[float]:
     ]
 
 
-def _check(*tensors: Tensor) -> None:
-    for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.dtype not in NUMBERS:
-            raise EngineError(
-                f"engine 'cpu' takes float32 or float64 tensors on the CPU, not {tensor.dtype} "
-                f"on {tensor.device}; convert them, or use engine='reference'."
-            )
+def _check(rows: tuple[Tensor, ...], columns: tuple[Tensor, ...] = ()) -> None:
+    """The compiled code trusts what it is given, so that nothing may slip through here."""
+    dim, dtype = rows[0].shape[-1], rows[0].dtype
+    for side in (rows, columns):
+        for tensor in side:
+            if tensor.device.type != "cpu" or tensor.dtype != dtype or dtype not in NUMBERS:
+                raise EngineError(
+                    "engine 'cpu' takes float32 or float64 tensors on the CPU, all of one kind, "
+                    f"but got {tensor.dtype} on {tensor.device}; convert them, or use "
+                    "engine='reference'."
+                )
+            if tensor.shape != (len(side[0]), dim) or not tensor.is_contiguous():
+                raise EngineError(
+                    f"engine 'cpu' takes contiguous tensors of shape ({len(side[0])}, {dim}) "
+                    f"here, but got shape {tuple(tensor.shape)} with strides {tensor.stride()}; "
+                    "reshape it, or call .contiguous()."
+                )
 
 
 def _is_trivial(x: Tensor, y: Tensor) -> bool:
