@@ -189,32 +189,30 @@ class Chain:
 
 
 class ModuleSequence:
-    """The modules of a sequence in their order, with one flat vector for all parameters.
+    """Modules in their order, with one flat vector for all parameters.
 
     Parameters
     ----------
     notation : str
-        Such as "ADA", "AD^4A", "(AD)^3A".
-    d_in, d_out : int
-        Dimensions d_0 = d_X + s and d_(m+1) = d_Y + r.
-    n_controls : int
-        Number N_S of control points.
-    dims : int, sequence of int or None
-        Inner dimensions d_1 .. d_m; None carries the input's.
-    kernel, kernel_order : str, int
-        Family and order of every D module's kernel.
-    kernel_width : float, sequence of float, "increasing" or "decreasing"
-        One width, one for each D module, or q/(m + 1) rising or falling.
-    n_steps : int or sequence of int
-        Euler steps, one number or one for each D module.
-    ridge : float or sequence of float
-        Weights lambda, one or one for each A module.
-    inner_affine : {"ridge", "identity"}
-        What inner square A modules are pulled to.
+        The sequence in canonical form.
+    modules : sequence of Module
+        Each takes the dimension that the one before it gives.
     """
 
-    def __init__(
-        self,
+    def __init__(self, notation: str, modules: SequenceOf[Module]) -> None:
+        for before, behind in pairwise(modules):
+            if before.d_out != behind.d_in:
+                raise DimensionError(
+                    f"{before.name} gives {before.d_out} dimensions but {behind.name} takes "
+                    f"{behind.d_in}; neighbours must agree."
+                )
+        self.notation = notation
+        self.modules = tuple(modules)
+        self._offsets = [0, *accumulate(m.n_parameters for m in modules)]
+
+    @classmethod
+    def build(
+        cls,
         notation: str,
         d_in: int,
         d_out: int,
@@ -227,10 +225,32 @@ class ModuleSequence:
         n_steps: int | SequenceOf[int] = 10,
         ridge: float | SequenceOf[float] = 1.0,
         inner_affine: str = "ridge",
-    ) -> None:
+    ) -> ModuleSequence:
+        """The modules of a notation.
+
+        Parameters
+        ----------
+        notation : str
+            Such as "ADA", "AD^4A", "(AD)^3A".
+        d_in, d_out : int
+            Dimensions d_0 = d_X + s and d_(m+1) = d_Y + r.
+        n_controls : int
+            Number N_S of control points.
+        dims : int, sequence of int or None
+            Inner dimensions d_1 .. d_m; None carries the input's.
+        kernel, kernel_order : str, int
+            Family and order of every D module's kernel.
+        kernel_width : float, sequence of float, "increasing" or "decreasing"
+            One width, one for each D module, or q/(m + 1) rising or falling.
+        n_steps : int or sequence of int
+            Euler steps, one number or one for each D module.
+        ridge : float or sequence of float
+            Weights lambda, one or one for each A module.
+        inner_affine : {"ridge", "identity"}
+            What inner square A modules are pulled to.
+        """
         chain = Chain.from_notation(notation)
         d = chain.dimensions(d_in, d_out, dims)
-        name = canonical(chain.letters)
         widths = iter(_widths(kernel_width, chain.letters))
         steps = iter(_one_each("n_steps", n_steps, chain.letters, "D"))
         ridges = iter(_one_each("ridge", ridge, chain.letters, "A"))
@@ -241,15 +261,19 @@ class ModuleSequence:
                 modules.append(Diffeo(f"D{q}", d[q], shape, next(steps), n_controls))
             if chain.affine[q]:
                 inner = 0 < q < chain.m and d[q] == d[q + 1]
-                modules.append(
-                    Affine(
-                        f"A{q}", d[q], d[q + 1], next(ridges), inner and inner_affine == "identity"
-                    )
-                )
-        self.notation = name
-        self.d_in, self.d_out, self.n_controls = d_in, d_out, n_controls
-        self.modules = tuple(modules)
-        self._offsets = [0, *accumulate(m.n_parameters for m in modules)]
+                identity = inner and inner_affine == "identity"
+                modules.append(Affine(f"A{q}", d[q], d[q + 1], next(ridges), identity))
+        return cls(canonical(chain.letters), modules)
+
+    @property
+    def d_in(self) -> int:
+        """Dimension d_0 of the padded input."""
+        return self.modules[0].d_in
+
+    @property
+    def d_out(self) -> int:
+        """Dimension d_(m+1) of the output before it is cut."""
+        return self.modules[-1].d_out
 
     @property
     def n_parameters(self) -> int:

@@ -1,0 +1,5 @@
+"""Estimators with scikit-learn's interface."""
+
+from finemorphs.estimators.regressor import FineMorphsRegressor
+
+__all__ = ["FineMorphsRegressor"]

@@ -1,0 +1,124 @@
+"""From a user's table to training rows: equal rows merged, columns standardised, control points first.
+
+Rows that are equal in X and y are one row with their weights added: two control points in
+one place steer the flow as one does, and a weight of 2 is the row twice by construction.
+The merged rows stand in lexicographic order, so that the order of a table does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+
+from finemorphs._typing import Array
+
+__all__ = ["Scaling", "TrainingRows", "pad", "prepare"]
+
+_DUMMY_NOISE = 0.01
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Means and standard deviations of columns; a column that does not vary is divided by 1."""
+
+    mean: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, table: Array, weights: Array) -> Scaling:
+        """Of the columns of a table, computed without overflow."""
+        share = (weights / weights.sum())[:, None]
+        largest = np.abs(table).max(0)
+        unit = np.where(largest > 0, largest, 1.0)
+        mean = (share * (table / unit)).sum(0)
+        deviation = table / unit - mean
+        spread = np.abs(deviation).max(0)
+        varies = spread > 8 * np.finfo(float).eps
+        spread = np.where(varies, spread, 1.0)
+        scale = spread * np.sqrt((share * (deviation / spread) ** 2).sum(0))
+        return cls(mean * unit, np.where(varies, scale * unit, 1.0))
+
+    def apply(self, table: Array) -> Array:
+        """Standardise."""
+        return (table - self.mean) / self.scale
+
+    def undo(self, table: Array) -> Array:
+        """Back to the units of the data."""
+        return table * self.scale + self.mean
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Standardised rows x (n, d_X) and y (n, d_Y) with weights, the control points first."""
+
+    x: Array
+    y: Array
+    weights: Array
+    n_controls: int
+    x_scaling: Scaling
+    y_scaling: Scaling
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every row weighs 1."""
+        return bool((self.weights == 1).all())
+
+
+def prepare(
+    table: Array,
+    responses: Array,
+    weights: Array,
+    subset_size: int | None,
+    subset_method: str,
+    rng: np.random.Generator,
+) -> TrainingRows:
+    """Merge, standardise and renumber the rows of a table (n, d_X) with responses (n, d_Y)."""
+    table, responses, weights = _merge(table, responses, weights)
+    x_scaling, y_scaling = Scaling.of(table, weights), Scaling.of(responses, weights)
+    x, y = x_scaling.apply(table), y_scaling.apply(responses)
+    n_controls = len(x)
+    if subset_size is not None and subset_size < len(x):
+        n_controls = subset_size
+        chosen = _choose(x, weights, subset_size, subset_method, rng)
+        others = np.setdiff1d(np.arange(len(x)), chosen)
+        order = np.concatenate([chosen, others])
+        x, y, weights = x[order], y[order], weights[order]
+    return TrainingRows(x, y, weights, n_controls, x_scaling, y_scaling)
+
+
+def pad(x: Array, n_dummies: int, n_controls: int, rng: np.random.Generator) -> Array:
+    """Append dummy columns: noise N(0, 0.01^2) on the control points, 0 on every other row."""
+    dummies = np.zeros((len(x), n_dummies))
+    dummies[:n_controls] = _DUMMY_NOISE * rng.standard_normal((n_controls, n_dummies))
+    return np.concatenate([x, dummies], axis=1)
+
+
+def _merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
+    kept = weights > 0
+    rows = np.concatenate([table[kept], responses[kept]], axis=1) + 0.0  # -0.0 becomes 0.0
+    order = np.lexsort(rows.T[::-1])
+    rows = rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows[1:] != rows[:-1]).any(1)
+    merged = np.add.reduceat(weights[kept][order], np.flatnonzero(new))
+    rows = rows[new]
+    return rows[:, : table.shape[1]], rows[:, table.shape[1] :], merged
+
+
+def _choose(
+    x: Array, weights: Array, size: int, method: str, rng: np.random.Generator
+) -> Array:
+    """Indices of the control points, in increasing order."""
+    if method == "random":
+        chosen = rng.choice(len(x), size, replace=False)
+    else:
+        _, chosen = kmeans_plusplus(
+            x, size, sample_weight=weights, random_state=int(rng.integers(2**31))
+        )
+        chosen = np.unique(chosen)
+        if len(chosen) < size:  # fewer distinct rows than seeds
+            others = np.setdiff1d(np.arange(len(x)), chosen)
+            chosen = np.concatenate([chosen, rng.choice(others, size - len(chosen), replace=False)])
+    return np.sort(chosen)

@@ -1,0 +1,94 @@
+"""A fitted sequence: all that prediction needs, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from finemorphs._typing import Array, Tensor
+from finemorphs.engines import Engine
+from finemorphs.estimators._data import Scaling
+from finemorphs.modules import Diffeo
+from finemorphs.sequence import ModuleSequence
+
+__all__ = ["Model"]
+
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Model:
+    """Parameters of a sequence, the paths of its control points, and the scalings around it.
+
+    Attributes
+    ----------
+    sequence : ModuleSequence
+    theta : Tensor
+        Flat parameters, on the CPU.
+    centers : tuple of Tensor
+        For each D module the control points (T, N_S, d) at the start of each step.
+    x_scaling, y_scaling : Scaling
+    """
+
+    sequence: ModuleSequence
+    theta: Tensor
+    centers: tuple[Tensor, ...]
+    x_scaling: Scaling
+    y_scaling: Scaling
+
+    def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
+        """Responses (n, d_Y) in their own units."""
+        outputs = [states[-1] for states in self._walk(table, engine, device)]
+        n_responses = len(self.y_scaling.mean)
+        return self.y_scaling.undo(np.concatenate(outputs)[:, :n_responses])
+
+    def transform(self, table: Array, engine: Engine, device: torch.device) -> Array:
+        """States (n, d) that leave the last D module."""
+        last = max(
+            i for i, module in enumerate(self.sequence.modules) if isinstance(module, Diffeo)
+        )
+        return np.concatenate(
+            [states[last][-1] for states in self._walk(table, engine, device)]
+        )
+
+    def trajectory(
+        self, table: Array, engine: Engine, device: torch.device
+    ) -> list[tuple[str, float, Array]]:
+        """Every state on the way: name of the module, time in it, array (n, d)."""
+        padded = self._pad(table)
+        chunks = list(self._walk(table, engine, device))
+        result: list[tuple[str, float, Array]] = [("X", 0.0, padded)]
+        for i, module in enumerate(self.sequence.modules):
+            states = np.concatenate([chunk[i] for chunk in chunks], axis=-2)
+            if isinstance(module, Diffeo):
+                times = np.arange(module.n_steps + 1) / module.n_steps
+                result += [
+                    (module.name, float(t), z) for t, z in zip(times, states, strict=True)
+                ]
+            else:
+                result.append((module.name, 1.0, states))
+        return result
+
+    def _walk(
+        self, table: Array, engine: Engine, device: torch.device
+    ) -> Iterator[list[Array]]:
+        """States behind each module, some rows at a time: memory does not grow with the table.
+
+        Double precision on the CPU, so that a prediction does not depend on its neighbours in
+        the table; that of training on a GPU, where double precision is slow.
+        """
+        dtype = torch.float64 if device.type == "cpu" else self.theta.dtype
+        theta = self.theta.to(device, dtype)
+        centers = [c.to(device, dtype) for c in self.centers]
+        for begin in range(0, len(table), _ROWS_AT_ONCE):
+            rows = self._pad(table[begin : begin + _ROWS_AT_ONCE])
+            x = torch.as_tensor(rows, dtype=dtype, device=device)
+            states = self.sequence.trajectory(engine, theta, centers, x)
+            yield [z.cpu().double().numpy() for z in states]
+
+    def _pad(self, table: Array) -> Array:
+        x = self.x_scaling.apply(table)
+        return np.concatenate([x, np.zeros((len(x), self.sequence.d_in - x.shape[1]))], axis=1)

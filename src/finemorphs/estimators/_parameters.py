@@ -1,0 +1,100 @@
+"""Checks of the constructor's arguments, made when ``fit`` is called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_parameters", "generator"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "kernel": ("matern", "gaussian"),
+    "inner_affine": ("ridge", "identity"),
+    "subset_method": ("kmeans++", "random"),
+    "optimizer": ("natural-lbfgs", "lbfgs"),
+    "dtype": ("float32", "float64"),
+}
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Refuse what cannot work, with what is wrong, what came, and what to do."""
+    for name, choices in _CHOICES.items():
+        value = parameters[name]
+        if not isinstance(value, str) or value not in choices:
+            options = ", ".join(repr(c) for c in choices)
+            raise ValueError(f"{name}={value!r} is not known; choose one of {options}.")
+    _whole(parameters, "dummy_dims", 0)
+    _whole(parameters, "output_dims", 0)
+    _whole(parameters, "memory", 1)
+    _whole(parameters, "max_iter", 1)
+    _whole(parameters, "verbose", 0)
+    _whole(parameters, "kernel_order", 0)
+    _whole(parameters, "n_steps", 1, many=True)
+    if parameters["subset_size"] is not None:
+        _whole(parameters, "subset_size", 1)
+    if parameters["dims"] is not None:
+        _whole(parameters, "dims", 1, many=True)
+    _real(parameters, "ridge", lambda v: v >= 0, "0 or more", many=True)
+    _real(parameters, "tol", lambda v: v >= 0, "0 or more")
+    if not isinstance(parameters["kernel_width"], str):
+        _real(parameters, "kernel_width", lambda v: v > 0, "positive", many=True)
+    if parameters["max_time"] is not None:
+        _real(parameters, "max_time", lambda v: v > 0, "positive")
+    noise = parameters["noise"]
+    if isinstance(noise, str) and noise != "auto":
+        raise ValueError(f"noise={noise!r} is not known; use 'auto' or a positive number.")
+    if not isinstance(noise, str):
+        _real(parameters, "noise", lambda v: v > 0, "positive, or 'auto'")
+    callbacks = parameters["callbacks"]
+    if callbacks is not None and not all(callable(c) for c in callbacks):
+        raise ValueError(
+            f"callbacks={callbacks!r} holds something that cannot be called; give functions "
+            "of one training record."
+        )
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator of our own from None, an int, a RandomState or a Generator."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31, size=4))
+    if isinstance(random_state, Integral) and int(random_state) >= 0:
+        return np.random.default_rng(int(random_state))
+    raise ValueError(
+        f"random_state={random_state!r} cannot seed a generator; give None, an int of 0 or more, "
+        "a numpy Generator or a RandomState."
+    )
+
+
+def _values(value: Any, many: bool) -> list[Any]:
+    if many and isinstance(value, (list, tuple, np.ndarray)):
+        return list(value)
+    return [value]
+
+
+def _whole(parameters: Mapping[str, Any], name: str, least: int, many: bool = False) -> None:
+    value = parameters[name]
+    for v in _values(value, many):
+        if isinstance(v, bool) or not isinstance(v, Integral) or int(v) < least:
+            kind = "a whole number, or a list of them," if many else "a whole number"
+            raise ValueError(f"{name}={value!r} is not usable; give {kind} of {least} or more.")
+
+
+def _real(
+    parameters: Mapping[str, Any],
+    name: str,
+    allowed: Callable[[float], bool],
+    words: str,
+    many: bool = False,
+) -> None:
+    value = parameters[name]
+    for v in _values(value, many):
+        right = isinstance(v, Real) and not isinstance(v, bool)
+        if not right or not math.isfinite(v) or not allowed(float(v)):
+            kind = "a number, or a list of them," if many else "a number"
+            raise ValueError(f"{name}={value!r} is not usable; give {kind} that is {words}.")

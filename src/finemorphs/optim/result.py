@@ -1,0 +1,77 @@
+"""What the optimiser asks of a function, and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from finemorphs._typing import Tensor
+
+__all__ = ["Evaluation", "Iteration", "Result"]
+
+
+class Evaluation(Protocol):
+    """A function at a point: value, gradient and, where there is a metric, its parts."""
+
+    @property
+    def value(self) -> float:
+        """The value, possibly not finite."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient, flat."""
+
+    @property
+    def natural(self) -> Tensor | None:
+        """The metric's image of the gradient, as far as it is carried linearly; None without one."""
+
+    def complete(self, vector: Tensor, natural: Tensor) -> Tensor:
+        """The metric at this point applied to ``vector``, given its carried image."""
+
+
+E = TypeVar("E", bound=Evaluation)
+
+
+@dataclass(frozen=True)
+class Iteration(Generic[E]):
+    """One accepted step, as a callback sees it."""
+
+    number: int
+    n_evaluations: int
+    point: Tensor
+    evaluation: E
+    step: float
+    decrease: float
+
+
+@dataclass(frozen=True)
+class Result(Generic[E]):
+    """Where a minimisation ended.
+
+    Attributes
+    ----------
+    point : Tensor
+        The best point found.
+    evaluation : Evaluation
+        The function there.
+    gradient_norm : float
+        Euclidean norm of the gradient there.
+    n_iterations, n_evaluations : int
+    status : str
+        Why it ended, as a sentence.
+    converged : bool
+        Whether the decrease fell under the tolerance.
+    """
+
+    point: Tensor
+    evaluation: E
+    gradient_norm: float
+    n_iterations: int
+    n_evaluations: int
+    status: str
+    converged: bool
+
+    @property
+    def value(self) -> float:
+        """The smallest value found."""
+        return self.evaluation.value

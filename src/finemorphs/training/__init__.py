@@ -1,0 +1,18 @@
+"""Training: the noise level, its rounds, their record and the progress on the screen."""
+
+from finemorphs.training.history import Callback, Record, as_table
+from finemorphs.training.noise import NoiseLevel, estimate_noise
+from finemorphs.training.progress import Progress
+from finemorphs.training.rounds import Settings, Training, train
+
+__all__ = [
+    "Callback",
+    "NoiseLevel",
+    "Progress",
+    "Record",
+    "Settings",
+    "Training",
+    "as_table",
+    "estimate_noise",
+    "train",
+]
