@@ -21,11 +21,10 @@ from finemorphs.inspection import plot_reshaping
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/rings.png"), help="picture to write")
-    parser.add_argument("--samples", type=int, default=1000, help="points, half of them to test")
     arguments = parser.parse_args()
 
-    X, y = make_rings(arguments.samples, random_state=0)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
+    X, y = make_rings(1200, random_state=0)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=400, random_state=0)
     model = FineMorphsRegressor(sequence="ADA", dummy_dims=1, random_state=0, verbose=1)
     model.fit(X_train, y_train)
     print(f"train RMSE {root_mean_squared_error(y_train, model.predict(X_train)):.4f}")
@@ -34,7 +33,10 @@ def main() -> None:
 
     mpl.use("Agg")
     figure = plot_reshaping(X_test, y_test, model.transform(X_test))
-    figure.suptitle(f"Rings, {model.sequence}: test RMSE {test_rmse:.3f}")
+    figure.suptitle(
+        f"Rings, {model.sequence_} with one dummy dimension: "
+        f"{len(y_test)} test points, RMSE {test_rmse:.3f}"
+    )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(arguments.out, dpi=150)
     print(f"picture: {arguments.out}")

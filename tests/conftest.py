@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import pytest
 import torch
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # pictures need no screen
 
 # `make test-gpu` runs with the Python at hand, which may lack what other tests need.
 with contextlib.suppress(ImportError):

@@ -19,7 +19,7 @@ PACKAGE = "finemorphs"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
-    ("kernels",),
+    ("kernels", "storage"),
     ("engines",),
     ("flow",),
     ("modules",),

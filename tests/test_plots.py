@@ -5,14 +5,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from finemorphs.inspection import plot_reshaping
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 
 @pytest.fixture(autouse=True)
