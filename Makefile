@@ -28,8 +28,8 @@ lint: $(STAMP)  ## ruff: rules and format
 types: $(STAMP)  ## mypy, strict, on the package
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## the tests alone
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+unit: $(STAMP)  ## the tests alone, in WORKERS=2 processes of one thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-gpu:  ## tests that need a CUDA device, from the source tree, with the python3 at hand
 	@files="$$(grep -rl --include='test_*.py' 'mark\.gpu' tests)" || { echo "no GPU tests yet"; exit 0; }; \
