@@ -33,7 +33,6 @@ __all__ = ["Native", "Recipe", "Support", "cache_directory", "compiled", "is_com
 Native = Callable[[int], None]  # takes the address of its int64 arguments; frees the GIL
 
 NUMBERS = {torch.float32: FLOAT32, torch.float64: FLOAT64}
-_CACHE_BYTES = 20_000  # of the first-level cache, for the sums of a block of columns
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,8 @@ def tiling(name: str, dtype: torch.dtype, dim: int) -> Tiling:
     """What was measured to be fastest; a function of its arguments and the processor."""
     number = NUMBERS[dtype]
     lanes = _vector_bytes() // number.itemsize
-    sums = PASSES[name].column_sums * dim
-    vectors = 2 if name == "adjoint" or (sums > 12 and dim > 12) else 1
-    block = 64
-    while block > lanes and block * sums * lanes * number.itemsize > _CACHE_BYTES:
-        block //= 2
-    return Tiling(lanes=lanes, vectors=vectors, columns=1, block=block)
+    vectors, columns = {"product": (1, 2), "self_product": (2, 4)}.get(name, (2, 2))
+    return Tiling(lanes, vectors, columns, block=32)
 
 
 _functions: dict[Recipe | Support, Native] = {}

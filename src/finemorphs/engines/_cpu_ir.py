@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["FLOAT32", "FLOAT64", "INDEX", "Float", "Function", "Vector"]
+__all__ = ["FLOAT32", "FLOAT64", "INDEX", "Float", "Function", "Place", "Variable", "Vector"]
 
 INDEX = ir.IntType(64)
 Index = Any  # an llvmlite value of type INDEX
@@ -100,8 +100,10 @@ class Vector:
     def __mul__(self, other: Vector) -> Vector:
         return Vector(self.f, self.f.ir.fmul(self.value, other.value))
 
-    def times(self, other: Vector, plus: Vector) -> Vector:
+    def times(self, other: Vector, plus: Vector | None) -> Vector:
         """self * other + plus, fused where the processor can."""
+        if plus is None:
+            return self * other
         return Vector(self.f, self.f.call("fmuladd", self.value, other.value, plus.value))
 
     def sqrt(self) -> Vector:
@@ -290,3 +292,18 @@ class Variable:
 
     def set(self, value: Vector) -> None:
         self.f.ir.store(value.value, self.place)
+
+
+class Place:
+    """A vector in memory."""
+
+    __slots__ = ("array", "f", "offset")
+
+    def __init__(self, f: Function, array: Any, offset: Index) -> None:
+        self.f, self.array, self.offset = f, array, offset
+
+    def get(self) -> Vector:
+        return self.f.load(self.array, self.offset)
+
+    def set(self, value: Vector) -> None:
+        self.f.store(value, self.array, self.offset)

@@ -1,9 +1,9 @@
 """The passes over pairs of points, written in the vector language of ``_cpu_ir``.
 
 A vector holds W *rows* (points x_k); a *column* (a control point y_l) is one number in every
-lane. For a pair, with D = x_k - y_l and r = |D| (see :mod:`finemorphs.engines._base`),
+lane. For a pair, with D = y_l - x_k and r = |D| (see :mod:`finemorphs.engines._base`),
 
-    K = kappa(r/h),   w = g(r/h)/h^2 (p_k . a_l + [self] a_k . p_l)
+    K = kappa(r/h),   w = -g(r/h)/h^2 (p_k . a_l + [self] a_k . p_l)
 
                       to the row                       to the column
     product           out_k += K a_l
@@ -11,8 +11,10 @@ lane. For a pair, with D = x_k - y_l and r = |D| (see :mod:`finemorphs.engines._
     adjoint           force_k += w D                   reaction_l -= w D,  pullback_l += K q_k
     self_adjoint      force_k += w D, pull_k += K q_l  force_l -= w D,     pull_l += K q_k
 
-Sums to the rows stay in registers. Sums to the columns of one block stay in the first-level
-cache, a vector for each number, and their lanes are added once the block has met its rows.
+A few rows' vectors meet a few columns at a time: their weights K and w are in registers, and
+each sum is read and written once for all of them. Sums to the columns of one block stay in
+the first-level cache, a vector for each number, and their lanes are added once the block has
+met its rows.
 The ``self`` passes take a pair of groups of rows once, for both sides; only inside a group
 they take (k, l) and (l, k) apart.
 
@@ -23,13 +25,15 @@ for itself (*partial* sums), and :func:`collect` adds them in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from llvmlite import ir
 
-from finemorphs.engines._cpu_ir import Float, Function, Variable, Vector
+from finemorphs.engines._cpu_ir import Float, Function, Place, Variable, Vector
 
 __all__ = ["PASSES", "Pass", "Profile", "Slot", "Tiling", "build_collect", "build_pack"]
 
@@ -95,7 +99,8 @@ PASSES = {
 }
 
 Fields = dict[str, list[Vector]]
-Term = tuple[Vector, list[Vector]]  # (weight, numbers): weight * numbers[j] is added to sum j
+Pair = tuple[int, int]  # which of the rows' vectors, which of the columns
+Term = tuple[Vector, Vector]  # weight and number: their product is added to a sum
 
 
 class PassBuilder:
@@ -147,10 +152,13 @@ class PassBuilder:
 
     def _meet_all_columns(self, group: Any) -> None:
         rows = self._load_rows(group)
+        places = self._places(self.to_rows, group)
         zero = self.f.constant(0.0)
-        sums = [[self.f.variable(zero) for _ in range(self._n_row)] for _ in rows]
-        self._sweep(rows, sums, self.f.index(0), self.n_columns, block_start=None)
-        self._store_sums(sums, self.to_rows, group)
+        sums = [[self.f.variable(zero) for _ in one] for one in places]
+        columns = self.tiling.columns
+        self._sweep(rows, sums, self.f.index(0), self.n_columns, columns, block_start=None)
+        for place, total in zip(chain(*places), chain(*sums), strict=True):
+            place.set(total.get())
 
     def _self_task(self, task: Any) -> None:
         """Every ``n_tasks``-th block of columns, with the rows from its own group on."""
@@ -166,13 +174,12 @@ class PassBuilder:
             own = b.sdiv(start, f.index(self.tiling.group))
             with f.loop(own, self.n_groups) as group:
                 rows = self._load_rows(group)
-                sums = self._load_sums(partial, group)
+                sums = self._places(partial, group)
                 begin = b.mul(group, f.index(self.tiling.group))
                 middle = f.minimum(f.maximum(begin, start), stop)
                 end = f.minimum(b.add(begin, f.index(self.tiling.group)), stop)
-                self._sweep(rows, sums, start, middle, block_start=start)
-                self._sweep(rows, sums, middle, end, block_start=None)
-                self._store_sums(sums, partial, group)
+                self._sweep(rows, sums, start, middle, self.tiling.columns, block_start=start)
+                self._sweep(rows, sums, middle, end, 1, block_start=None)
             self._add_cache(partial, start, stop)
 
     def _adjoint_task(self, task: Any) -> None:
@@ -192,9 +199,8 @@ class PassBuilder:
             self._clear_cache()
             with f.loop(first, last) as group:
                 rows = self._load_rows(group)
-                sums = self._load_sums(self.to_rows, group)
-                self._sweep(rows, sums, start, stop, block_start=start)
-                self._store_sums(sums, self.to_rows, group)
+                sums = self._places(self.to_rows, group)
+                self._sweep(rows, sums, start, stop, self.tiling.columns, block_start=start)
             self._add_cache(partial, start, stop)
 
     # -- pairs
@@ -202,14 +208,14 @@ class PassBuilder:
     def _sweep(
         self,
         rows: Sequence[Fields],
-        sums: Sequence[Sequence[Variable]],
+        sums: Sequence[Sequence[Place | Variable]],
         start: Any,
         stop: Any,
+        at_a_time: int,
         block_start: Any | None,
     ) -> None:
         """The rows with the columns from start to stop; both sides if in a block."""
         f, b = self.f, self.f.ir
-        at_a_time = self.tiling.columns
         if at_a_time > 1:
             whole = b.sub(b.sub(stop, start), b.srem(b.sub(stop, start), f.index(at_a_time)))
             middle = b.add(start, whole)
@@ -222,50 +228,79 @@ class PassBuilder:
     def _pairs(
         self,
         rows: Sequence[Fields],
-        sums: Sequence[Sequence[Variable]],
+        sums: Sequence[Sequence[Place | Variable]],
         first_column: Any,
         n_columns: int,
         block_start: Any | None,
     ) -> None:
+        """Some rows with some columns: all weights, then number by number all sums."""
         f, b = self.f, self.f.ir
-        for u in range(n_columns):
-            column_index = b.add(first_column, f.index(u))
-            column = self._load_column(column_index)
-            to_column: list[list[Term]] = []
-            for row, totals in zip(rows, sums, strict=True):
-                row_terms, column_terms = self._terms(row, column)
-                for (weight, numbers), place in zip(row_terms, self._parts(totals), strict=True):
-                    for number, total in zip(numbers, place, strict=True):
-                        total.set(weight.times(number, total.get()))
-                to_column.append(column_terms)
-            if block_start is not None:
-                self._add_to_cache(to_column, b.sub(column_index, block_start))
+        indices = [b.add(first_column, f.index(u)) for u in range(n_columns)]
+        columns = [self._load_column(index) for index in indices]
+        pairs = list(itertools.product(range(len(rows)), range(n_columns)))
+        weights = self._weights(rows, columns, pairs)
+        for j in range(self.dim):
+            terms = {(v, u): self._terms(weights[v, u], rows[v], columns[u], j) for v, u in pairs}
+            for v, part in itertools.product(range(len(rows)), range(self.which.row_sums)):
+                total = sums[v][part * self.dim + j]
+                value = total.get()
+                for u in range(n_columns):
+                    weight, number = terms[v, u][0][part]
+                    value = weight.times(number, value)
+                total.set(value)
+            if block_start is None:
+                continue
+            for u, part in itertools.product(range(n_columns), range(self.which.column_sums)):
+                offset = self._cache_offset(b.sub(indices[u], block_start), part * self.dim + j)
+                value = f.load(self.cache, offset)
+                for v in range(len(rows)):
+                    weight, number = terms[v, u][1][part]
+                    value = weight.times(number, value)
+                f.store(value, self.cache, offset)
 
-    def _terms(self, row: Fields, column: Fields) -> tuple[list[Term], list[Term]]:
-        difference = [xk - yl for xk, yl in zip(row["x"], column["x"], strict=True)]
-        value, slope = self._kernel(_dot(difference, difference))
+    def _weights(
+        self, rows: Sequence[Fields], columns: Sequence[Fields], pairs: Sequence[Pair]
+    ) -> dict[Pair, tuple[Vector, Vector]]:
+        """K and w of every pair; w is not read where the pass is no adjoint."""
+        squared: dict[Pair, Vector] = {}
+        product: dict[Pair, Vector] = {}
+        for j, pair in itertools.product(range(self.dim), pairs):
+            row, column = rows[pair[0]], columns[pair[1]]
+            difference = row["x"][j] - column["x"][j]
+            squared[pair] = difference.times(difference, squared.get(pair))
+            if self.which.is_adjoint:
+                product[pair] = row["p"][j].times(column["a"][j], product.get(pair))
+            if self.which.is_adjoint and self.which.is_self:
+                product[pair] = row["a"][j].times(column["p"][j], product[pair])
+        weights = {}
+        for pair in pairs:
+            value, slope = self._kernel(squared[pair])
+            weights[pair] = value, slope * product[pair] if self.which.is_adjoint else slope
+        return weights
+
+    def _terms(
+        self, weights: tuple[Vector, Vector], row: Fields, column: Fields, j: int
+    ) -> tuple[list[Term], list[Term]]:
+        """What a pair adds to number j of its row's and of its column's sums."""
+        value, weight = weights
         if not self.which.is_adjoint:
-            return [(value, column["a"])], [(value, row["a"])] if self.which.is_self else []
-        product = _dot(row["p"], column["a"])
-        if self.which.is_self:
-            product = _dot(row["a"], column["p"], product)
-        weight = slope() * product
+            return [(value, column["a"][j])], [(value, row["a"][j])] if self.which.is_self else []
+        # Not x_k - y_l: LLVM would keep that since _weights, and run out of registers.
+        difference = column["x"][j] - row["x"][j]
         to_row = [(weight, difference)]
         if self.which.is_self:
-            to_row.append((value, column["q"]))
-        return to_row, [(weight, difference), (value, row["q"])]
+            to_row.append((value, column["q"][j]))
+        return to_row, [(weight, difference), (value, row["q"][j])]
 
-    def _kernel(self, squared: Vector) -> tuple[Vector, Callable[[], Vector]]:
-        """kappa and, when asked, g/h^2; exactly 0 where the exponential would be denormal."""
+    def _kernel(self, squared: Vector) -> tuple[Vector, Vector]:
+        """kappa and -g/h^2 from r^2; exactly 0 where the exponential would be denormal."""
         distance = squared if self.profile.gaussian else squared.sqrt()
         decay = self.f.exp2_of_product(distance, self.scale)
-        value = self.f.polynomial(self.value_coefficients, distance) * decay
-
-        def slope() -> Vector:
-            result = self.f.polynomial(self.slope_coefficients, distance) * decay
-            return result.zero_where(distance, self.cutoff)
-
-        return value.zero_where(distance, self.cutoff), slope
+        value, slope = (
+            (self.f.polynomial(c, distance) * decay).zero_where(distance, self.cutoff)
+            for c in (self.value_coefficients, self.slope_coefficients)
+        )
+        return value, slope
 
     # -- rows, columns and their sums
 
@@ -311,14 +346,15 @@ class PassBuilder:
             for v in range(self.tiling.vectors)
         ]
 
-    def _load_sums(self, array: Any, group: Any) -> list[list[Variable]]:
-        loaded = self._load_group(array, group, self._n_row)
-        return [[self.f.variable(value) for value in one] for one in loaded]
-
-    def _store_sums(self, sums: Sequence[Sequence[Variable]], array: Any, group: Any) -> None:
-        for v, one in enumerate(sums):
-            for i, total in enumerate(one):
-                self.f.store(total.get(), array, self._offset(group, self._n_row, i, v))
+    def _places(self, array: Any, group: Any) -> list[list[Place]]:
+        """The rows' sums in memory."""
+        return [
+            [
+                Place(self.f, array, self._offset(group, self._n_row, i, v))
+                for i in range(self._n_row)
+            ]
+            for v in range(self.tiling.vectors)
+        ]
 
     # -- the sums of a block of columns
 
@@ -336,16 +372,6 @@ class PassBuilder:
         with self.f.loop(self.f.index(0), size, self.tiling.lanes) as i:
             self.f.store(zero, array, i)
 
-    def _add_to_cache(self, terms: Sequence[Sequence[Term]], column: Any) -> None:
-        for part in range(self.which.column_sums):
-            for j in range(self.dim):
-                offset = self._cache_offset(column, part * self.dim + j)
-                total = self.f.load(self.cache, offset)
-                for one in terms:
-                    weight, numbers = one[part]
-                    total = weight.times(numbers[j], total)
-                self.f.store(total, self.cache, offset)
-
     def _add_cache(self, array: Any, start: Any, stop: Any) -> None:
         """The lanes of the block added up, into the partial sums of its columns."""
         f, b, group = self.f, self.f.ir, self.tiling.group
@@ -360,12 +386,8 @@ class PassBuilder:
                 f.store_scalar(known, array, offset)
 
 
-def _dot(a: Sequence[Vector], b: Sequence[Vector], start: Vector | None = None) -> Vector:
-    total = start
-    for one, other in zip(a, b, strict=True):
-        total = one * other if total is None else one.times(other, total)
-    assert total is not None
-    return total
+def _add_product(total: Vector | None, a: Vector, b: Vector) -> Vector:
+    return a * b if total is None else a.times(b, total)
 
 
 def build_pack(module: ir.Module, number: Float) -> None:

@@ -176,7 +176,7 @@ def _profile(kernel: Kernel) -> Profile:
 
 
 def _parameters(kernel: Kernel, dtype: torch.dtype) -> list[float]:
-    """What a pass reads: scale, cutoff, and the coefficients of kappa and g/h^2.
+    """What a pass reads: scale, cutoff, and the coefficients of kappa and -g/h^2.
 
     They are polynomials in v = r (Gaussian: r^2) times 2^(scale v), and 0 where v > cutoff.
     """
@@ -186,7 +186,7 @@ def _parameters(kernel: Kernel, dtype: torch.dtype) -> list[float]:
         scale,
         NUMBERS[dtype].smallest / scale,
         *(c / h**i for i, c in enumerate(kernel.value_coefficients)),
-        *(c / h ** (i + 2) for i, c in enumerate(kernel.slope_coefficients)),
+        *(-c / h ** (i + 2) for i, c in enumerate(kernel.slope_coefficients)),
     ]
 
 
