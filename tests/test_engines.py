@@ -76,7 +76,7 @@ def test_agrees_with_the_reference_for_every_kernel(engine, kernel, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("dim", [1, 2, 9, 17, 32, 70])
+@pytest.mark.parametrize("dim", [1, 2, 9, 20, 33, 70])
 def test_agrees_with_the_reference_in_every_dimension(engine, dim, dtype):
     kernel = Kernel(width=0.5 * dim**0.5)
     assert_agrees(engine, kernel, problem(100, 130, dim, dtype), TOLERANCE[dtype])
@@ -107,12 +107,14 @@ def widely_spread(n, dim, seed):
     return normal(n, dim, seed) * 10.0 ** torch.linspace(-2, 6, n, dtype=torch.float64)[:, None]
 
 
-@pytest.mark.parametrize("kernel", [Kernel(width=0.5), Kernel("gaussian", width=0.5)], ids=str)
+@pytest.mark.parametrize(("dim", "width"), [(4, 0.5), (70, 3.0)])
+@pytest.mark.parametrize("family", ["matern", "gaussian"])
 @pytest.mark.parametrize(
     "points", [clustered, far_from_the_origin, duplicated, widely_spread], ids=lambda f: f.__name__
 )
-def test_float32_is_accurate_on_hard_data(fused, kernel, points):
-    assert_agrees(fused, kernel, problem(400, 300, 4, torch.float32, points=points), 1e-5)
+def test_float32_is_accurate_on_hard_data(fused, family, width, points, dim):
+    kernel = Kernel(family, width=width)
+    assert_agrees(fused, kernel, problem(200, 150, dim, torch.float32, points=points), 1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

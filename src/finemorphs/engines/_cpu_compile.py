@@ -64,15 +64,18 @@ class Support:
 
     def write(self, module: ir.Module) -> None:
         write = {"pack": _cpu_passes.build_pack, "collect": _cpu_passes.build_collect}
-        write[self.name](module, NUMBERS[self.dtype])
+        number = NUMBERS[self.dtype]
+        write[self.name](module, number, _vector_bytes() // number.itemsize)
 
 
 @cache
 def tiling(name: str, dtype: torch.dtype, dim: int) -> Tiling:
-    """What was measured to be fastest; a function of its arguments and the processor."""
+    """What was measured to be fastest; for the processor at hand."""
     number = NUMBERS[dtype]
     lanes = _vector_bytes() // number.itemsize
     vectors, columns = {"product": (1, 2), "self_product": (2, 4)}.get(name, (2, 2))
+    if dim > 32:  # more would double the seconds that compiling takes there
+        columns = 1
     return Tiling(lanes, vectors, columns, block=32)
 
 

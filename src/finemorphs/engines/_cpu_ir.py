@@ -147,11 +147,12 @@ class Function:
 
     # -- arguments and numbers
 
-    def integer(self, slot: int) -> Index:
+    def integer(self, slot: int | Index) -> Index:
         """The argument in that slot."""
-        return self.ir.load(self.ir.gep(self._arguments, [self.index(slot)]))
+        place = self.index(slot) if isinstance(slot, int) else slot
+        return self.ir.load(self.ir.gep(self._arguments, [place]))
 
-    def array(self, slot: int) -> Any:
+    def array(self, slot: int | Index) -> Any:
         """The argument in that slot, as the address of numbers."""
         return self.ir.inttoptr(self.integer(slot), self.number.type.as_pointer())
 
@@ -234,6 +235,11 @@ class Function:
         yield i
         self.ir.branch(head)
         self.ir.position_at_end(after)
+
+    def rounded_up(self, n: Index, unit: Index) -> Index:
+        """The first multiple of unit that is not below n."""
+        above = self.ir.sub(self.ir.add(n, unit), self.index(1))
+        return self.ir.sub(above, self.ir.srem(above, unit))
 
     def minimum(self, a: Index, b: Index) -> Index:
         return self.ir.select(self.ir.icmp_signed("<", a, b), a, b)

@@ -20,13 +20,13 @@ they take (k, l) and (l, k) apart.
 
 Every sum has an order that depends on the sizes alone, not on the threads: a pass is cut
 into *tasks*, which threads claim as they come; what two tasks may both add to, each keeps
-for itself (*partial* sums), and :func:`collect` adds them in order.
+for itself (*partial* sums), and ``collect`` adds them in order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -35,7 +35,17 @@ from llvmlite import ir
 
 from finemorphs.engines._cpu_ir import Float, Function, Place, Variable, Vector
 
-__all__ = ["PASSES", "Pass", "Profile", "Slot", "Tiling", "build_collect", "build_pack"]
+__all__ = [
+    "PASSES",
+    "PackSlot",
+    "Pass",
+    "PassBuilder",
+    "Profile",
+    "Slot",
+    "Tiling",
+    "build_collect",
+    "build_pack",
+]
 
 
 class Slot:
@@ -313,8 +323,8 @@ class PassBuilder:
         return self.which.column_sums * self.dim
 
     def _groups(self, n: Any) -> Any:
-        group = self.tiling.group
-        return self.f.ir.sdiv(self.f.ir.add(n, self.f.index(group - 1)), self.f.index(group))
+        group = self.f.index(self.tiling.group)
+        return self.f.ir.sdiv(self.f.rounded_up(n, group), group)
 
     def _parts(self, items: Sequence[Any]) -> list[Sequence[Any]]:
         return [items[i : i + self.dim] for i in range(0, len(items), self.dim)]
@@ -390,47 +400,59 @@ def _add_product(total: Vector | None, a: Vector, b: Vector) -> Vector:
     return a * b if total is None else a.times(b, total)
 
 
-def build_pack(module: ir.Module, number: Float) -> None:
-    """pack(source, n, dim, offset, width, group, target): rows to groups of lanes.
+class PackSlot:
+    """Where ``pack`` and ``collect`` find their arguments."""
 
-    source (n, dim) goes to target (groups, width, group) at [:, offset : offset + dim];
-    rows that are missing in the last group become 0.
-    """
-    f = Function(module, "pack", number, 1)
-    b = f.ir
-    source, target = f.array(0), f.array(6)
-    n, dim, offset, width, group = (f.integer(i) for i in range(1, 6))
-    padded = b.mul(b.sdiv(b.sub(b.add(n, group), f.index(1)), group), group)
-    zero = ir.Constant(number.type, 0.0)
-    for start, stop, filled in ((f.index(0), n, True), (n, padded, False)):
-        with f.loop(start, stop) as k:
-            own, lane = b.sdiv(k, group), b.srem(k, group)
-            to = b.add(b.mul(b.add(b.mul(own, width), offset), group), lane)
-            with f.loop(f.index(0), dim) as j:
-                value = f.load_scalar(source, b.add(b.mul(k, dim), j)) if filled else zero
-                f.store_scalar(value, target, b.add(to, b.mul(j, group)))
+    ROWS, DIM, GROUP, PACKED, PARTS, FIELDS = range(6)
+    ARRAYS = 6  # and on: arrays (rows, dim), as many as FIELDS says
+
+
+def build_pack(module: ir.Module, number: Float, lanes: int) -> None:
+    """Arrays (rows, dim) to packed (groups, fields, dim, group), its missing rows 0."""
+    f = Function(module, "pack", number, lanes)
+    packed, zero = f.array(PackSlot.PACKED), ir.Constant(number.type, 0.0)
+    for array, row_offset, packed_offset, filled in _rows_of_arrays(f):
+        value = f.load_scalar(array, row_offset) if filled else zero
+        f.store_scalar(value, packed, packed_offset)
     f.finish()
 
 
-def build_collect(module: ir.Module, number: Float) -> None:
-    """collect(source, n, dim, offset, width, group, target, parts): the inverse of pack.
-
-    source (parts, groups, width, group) is added over its parts, in order.
-    """
-    f = Function(module, "collect", number, 1)
-    b = f.ir
-    source, target = f.array(0), f.array(6)
-    n, dim, offset, width, group = (f.integer(i) for i in range(1, 6))
-    groups = b.sdiv(b.sub(b.add(n, group), f.index(1)), group)
-    size = b.mul(b.mul(groups, width), group)
-    stop = b.mul(size, f.integer(7))
-    with f.loop(f.index(0), n) as k:
-        own, lane = b.sdiv(k, group), b.srem(k, group)
-        start = b.add(b.mul(b.add(b.mul(own, width), offset), group), lane)
-        with f.loop(f.index(0), dim) as j:
-            place = b.add(start, b.mul(j, group))
-            total = f.variable(Vector(f, f.load(source, place).value))
-            with f.loop(b.add(place, size), stop, size) as other:
-                total.set(total.get() + f.load(source, other))
-            f.store(total.get(), target, b.add(b.mul(k, dim), j))
+def build_collect(module: ir.Module, number: Float, lanes: int) -> None:
+    """Packed (parts, groups, fields, dim, group), added over its parts in order, to arrays."""
+    f = Function(module, "collect", number, lanes)
+    b, packed = f.ir, f.array(PackSlot.PACKED)
+    n, dim, group, n_fields = (
+        f.integer(slot) for slot in (PackSlot.ROWS, PackSlot.DIM, PackSlot.GROUP, PackSlot.FIELDS)
+    )
+    size = b.mul(f.rounded_up(n, group), b.mul(n_fields, dim))
+    end = b.mul(size, f.integer(PackSlot.PARTS))
+    with f.loop(f.index(0), size, lanes) as i:
+        total = f.variable(f.load(packed, i))
+        with f.loop(b.add(i, size), end, size) as other:
+            total.set(total.get() + f.load(packed, other))
+        f.store(total.get(), packed, i)
+    for array, row_offset, packed_offset, filled in _rows_of_arrays(f):
+        if filled:
+            f.store_scalar(f.load_scalar(packed, packed_offset), array, row_offset)
     f.finish()
+
+
+def _rows_of_arrays(f: Function) -> Iterator[tuple[Any, Any, Any, bool]]:
+    """Loops over fields, groups, rows and numbers.
+
+    Yields twice, for the rows that are there and for those that are missing in the last
+    group: the array, the number's offset in it, its offset when packed, and which it is.
+    """
+    b = f.ir
+    n, dim, group, n_fields = (
+        f.integer(slot) for slot in (PackSlot.ROWS, PackSlot.DIM, PackSlot.GROUP, PackSlot.FIELDS)
+    )
+    with f.loop(f.index(0), n_fields) as field, f.loop(f.index(0), n, group) as first:
+        array = f.array(b.add(f.index(PackSlot.ARRAYS), field))
+        start = b.add(b.mul(first, b.mul(n_fields, dim)), b.mul(field, b.mul(dim, group)))
+        there = f.minimum(group, b.sub(n, first))
+        for lanes, filled in (((f.index(0), there), True), ((there, group), False)):
+            with f.loop(*lanes) as lane, f.loop(f.index(0), dim) as j:
+                row_offset = b.add(b.mul(b.add(first, lane), dim), j)
+                packed_offset = b.add(start, b.add(b.mul(j, group), lane))
+                yield array, row_offset, packed_offset, filled

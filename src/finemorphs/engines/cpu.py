@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -17,13 +18,14 @@ from finemorphs._typing import Tensor
 from finemorphs.engines._base import Engine
 from finemorphs.engines._cpu_compile import (
     NUMBERS,
+    Native,
     Recipe,
     Support,
     compiled,
     is_compiled,
     tiling,
 )
-from finemorphs.engines._cpu_passes import PASSES, Profile, Slot
+from finemorphs.engines._cpu_passes import PASSES, Pass, Profile
 from finemorphs.engines._cpu_threads import run
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import EngineError
@@ -34,7 +36,7 @@ __all__ = ["CPUEngine"]
 _LARGEST_DIM = 64  # beyond it the registers are far too few, and matrix products win
 _PARTIAL_BYTES = 2**27  # for the partial sums of one pass
 _SMALL = 300_000  # numbers in pairs, n n_S (d + 8), under which a second thread does not pay
-_BLOCK_PAIRS = 2**22  # pairs of a block, where dim > _LARGEST_DIM
+_BLOCK_PAIRS = 2**21  # pairs that are in memory at a time, where dim > _LARGEST_DIM
 
 
 class CPUEngine(Engine):
@@ -49,7 +51,7 @@ class CPUEngine(Engine):
         _check((x,), (y, a))
         if _is_trivial(x, y) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_product(kernel, x, y, a)
-        (out,) = _Call("product", kernel, {"x": x}, {"x": y, "a": a}).results()
+        (out,) = _call("product", kernel, {"x": x}, {"x": y, "a": a})
         return out
 
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
@@ -57,7 +59,7 @@ class CPUEngine(Engine):
         if _is_trivial(x, x) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_product(kernel, x, x, a)
         fields = {"x": x, "a": a}
-        (out,) = _Call("self_product", kernel, fields, fields).results()
+        (out,) = _call("self_product", kernel, fields, fields)
         return out
 
     def adjoint(
@@ -67,7 +69,7 @@ class CPUEngine(Engine):
         if _is_trivial(x, y) or x.shape[1] > _LARGEST_DIM:
             return _in_blocks_adjoint(kernel, x, y, p, q, a)
         rows, columns = {"x": x, "p": p, "q": q}, {"x": y, "a": a}
-        force, reaction, pullback = _Call("adjoint", kernel, rows, columns).results()
+        force, reaction, pullback = _call("adjoint", kernel, rows, columns)
         return force, reaction, pullback
 
     def self_adjoint(
@@ -78,7 +80,7 @@ class CPUEngine(Engine):
             force, reaction, pullback = _in_blocks_adjoint(kernel, x, x, p, q, a)
             return force + reaction, pullback
         fields = {"x": x, "a": a, "p": p, "q": q}
-        force, pullback = _Call("self_adjoint", kernel, fields, fields).results()
+        force, pullback = _call("self_adjoint", kernel, fields, fields)
         return force, pullback
 
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
@@ -90,83 +92,111 @@ class CPUEngine(Engine):
         return not all(map(is_compiled, needed))
 
 
-class _Call:
-    """One pass: its arguments laid out, run, and its partial sums added up."""
+@dataclass(frozen=True)
+class _Plan:
+    """All of a pass that depends on its kernel and sizes only."""
 
-    def __init__(
-        self, name: str, kernel: Kernel, rows: dict[str, Tensor], columns: dict[str, Tensor]
-    ) -> None:
-        x, y = rows["x"], columns["x"]
-        self.which = PASSES[name]
-        self.n, self.dim = x.shape
-        self.n_columns = len(y)
-        self.dtype = x.dtype
-        self.tiling = tiling(name, x.dtype, self.dim)
-        self.group = self.tiling.group
-        tasks = self._tasks()
+    which: Pass
+    dtype: torch.dtype
+    n_rows: int
+    n_columns: int
+    dim: int
+    group: int
+    block_size: int
+    tasks: int
+    parameters: Tensor
+    function: Native
+    pack: Native
+    collect: Native
 
-        packed = self._groups(1, self.n, len(rows))
-        pack = compiled(Support("pack", self.dtype))
-        width = len(rows) * self.dim
-        for i, field in enumerate(self.which.row_fields):
-            _call(pack, rows[field], self.n, self.dim, i * self.dim, width, self.group, packed)
-
-        self.to_rows = self._groups(tasks if self.which.is_self else 1, self.n, self.which.row_sums)
-        self.to_columns = self.to_rows
-        if name == "adjoint":
-            self.to_columns = self._groups(tasks, self.n_columns, self.which.column_sums)
-        block = self.tiling.block * self.which.column_sums * self.dim * self.tiling.lanes
-        scratch = x.new_empty(tasks * block)
-        parameters = torch.tensor(_parameters(kernel, self.dtype), dtype=self.dtype)
-        arguments = _addresses(
-            0, tasks, self.n, self.n_columns, parameters, packed, self.to_rows, self.to_columns,
-            scratch, *(columns[field] for field in self.which.fields),
-        )  # fmt: skip
-        assert len(arguments) == Slot.FIELDS + len(self.which.fields)
-        function = compiled(Recipe(name, self.dtype, _profile(kernel), self.dim))
-        run(function, ctypes.addressof(arguments), self._threads(tasks))
-
-    def results(self) -> Iterator[Tensor]:
+    def __call__(self, rows: dict[str, Tensor], columns: dict[str, Tensor]) -> list[Tensor]:
         """The sums to the rows, then those to the columns where these are others."""
-        sides = [(self.to_rows, self.n, self.which.row_sums)]
-        if self.to_columns is not self.to_rows:
-            sides.append((self.to_columns, self.n_columns, self.which.column_sums))
-        collect = compiled(Support("collect", self.dtype))
-        for sums, n, count in sides:
-            for i in range(count):
-                out = sums.new_empty(n, self.dim)
-                width = count * self.dim
-                _call(collect, sums, n, self.dim, i * self.dim, width, self.group, out, len(sums))
-                yield out
+        which = self.which
+        packed = self._groups(1, self.n_rows, len(rows))
+        row_parts = self.tasks if which.is_self else 1
+        to_rows = self._groups(row_parts, self.n_rows, which.row_sums)
+        to_columns = to_rows
+        if which.name == "adjoint":
+            to_columns = self._groups(self.tasks, self.n_columns, which.column_sums)
+        scratch = torch.empty(self.tasks * self.block_size, dtype=self.dtype)
+
+        sources = [rows[name] for name in which.row_fields]
+        self._arrays(self.pack, self.n_rows, packed, 1, sources)
+        arrays = (self.parameters, packed, to_rows, to_columns, scratch)
+        addresses = [t.data_ptr() for t in arrays] + [columns[f].data_ptr() for f in which.fields]
+        arguments = _integers(0, self.tasks, self.n_rows, self.n_columns, *addresses)
+        run(self.function, ctypes.addressof(arguments), self._threads())
+
+        results = self._results(self.n_rows, which.row_sums)
+        self._arrays(self.collect, self.n_rows, to_rows, row_parts, results)
+        if which.name == "adjoint":
+            others = self._results(self.n_columns, which.column_sums)
+            self._arrays(self.collect, self.n_columns, to_columns, self.tasks, others)
+            results += others
+        return results
 
     def _groups(self, parts: int, n: int, fields: int) -> Tensor:
         groups = -(-n // self.group)
-        return torch.empty(parts, groups, fields * self.dim, self.group, dtype=self.dtype)
+        return torch.empty(parts * groups * fields * self.dim * self.group, dtype=self.dtype)
 
-    def _tasks(self) -> int:
-        """Enough for many threads to share, few enough for their partial sums to be small."""
-        groups = -(-self.n // self.group)
-        if not self.which.column_sums:
-            return groups
-        partial = self.n if self.which.is_self else self.n_columns
-        size = partial * self.dim * self.which.column_sums * NUMBERS[self.dtype].itemsize
-        return max(1, min(groups, max(8, min(64, self.n // 256)), max(4, _PARTIAL_BYTES // size)))
+    def _results(self, n: int, count: int) -> list[Tensor]:
+        return [torch.empty(n, self.dim, dtype=self.dtype) for _ in range(count)]
 
-    def _threads(self, tasks: int) -> int:
-        if self.n * self.n_columns * (self.dim + 8) < _SMALL:
+    def _arrays(
+        self, function: Native, n: int, packed: Tensor, parts: int, arrays: list[Tensor]
+    ) -> None:
+        addresses = [t.data_ptr() for t in arrays]
+        arguments = _integers(
+            n, self.dim, self.group, packed.data_ptr(), parts, len(arrays), *addresses
+        )
+        function(ctypes.addressof(arguments))
+
+    def _threads(self) -> int:
+        if self.n_rows * self.n_columns * (self.dim + 8) < _SMALL:
             return 1
-        return min(torch.get_num_threads(), tasks)
+        return min(torch.get_num_threads(), self.tasks)
 
 
-def _addresses(*values: int | Tensor) -> ctypes.Array[ctypes.c_int64]:
-    numbers = (v.data_ptr() if isinstance(v, Tensor) else v for v in values)
-    return (ctypes.c_int64 * len(values))(*numbers)
+@lru_cache(maxsize=256)
+def _plan(
+    name: str, kernel: Kernel, dtype: torch.dtype, n_rows: int, n_columns: int, dim: int
+) -> _Plan:
+    which, tiles = PASSES[name], tiling(name, dtype, dim)
+    block_size = tiles.block * which.column_sums * dim * tiles.lanes
+    groups = -(-n_rows // tiles.group)
+    tasks = groups
+    if which.column_sums:
+        # Enough for many threads to share, few enough for their partial sums to be small.
+        n_partial = n_rows if which.is_self else n_columns
+        partial_bytes = n_partial * dim * which.column_sums * NUMBERS[dtype].itemsize
+        wanted = min(max(8, n_rows // 512), 64, max(4, _PARTIAL_BYTES // partial_bytes))
+        tasks = min(groups, wanted)
+    return _Plan(
+        which,
+        dtype,
+        n_rows,
+        n_columns,
+        dim,
+        tiles.group,
+        block_size,
+        tasks,
+        parameters=torch.tensor(_parameters(kernel, dtype), dtype=dtype),
+        function=compiled(Recipe(name, dtype, _profile(kernel), dim)),
+        pack=compiled(Support("pack", dtype)),
+        collect=compiled(Support("collect", dtype)),
+    )
 
 
-def _call(function: object, *values: int | Tensor) -> None:
-    arguments = _addresses(*values)
-    assert callable(function)
-    function(ctypes.addressof(arguments))
+def _call(
+    name: str, kernel: Kernel, rows: dict[str, Tensor], columns: dict[str, Tensor]
+) -> list[Tensor]:
+    x = rows["x"]
+    n_rows, dim = x.shape
+    return _plan(name, kernel, x.dtype, n_rows, len(columns["x"]), dim)(rows, columns)
+
+
+def _integers(*values: int) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def _profile(kernel: Kernel) -> Profile:
@@ -214,19 +244,27 @@ def _is_trivial(x: Tensor, y: Tensor) -> bool:
 
 
 def _in_blocks_product(kernel: Kernel, x: Tensor, y: Tensor, a: Tensor) -> Tensor:
-    engine, size = ReferenceEngine(), max(1, _BLOCK_PAIRS // max(1, len(y)))
-    blocks = [engine.product(kernel, part, y, a) for part in x.split(size)]
-    return torch.cat(blocks)
+    """Dense sums, some rows at a time, in float64: differences of large sums cost digits."""
+    engine = ReferenceEngine()
+    y, a, dtype = y.double(), a.double(), x.dtype
+    blocks = [engine.product(kernel, part.double(), y, a) for part in x.split(_block(y))]
+    return torch.cat(blocks).to(dtype)
 
 
 def _in_blocks_adjoint(
     kernel: Kernel, x: Tensor, y: Tensor, p: Tensor, q: Tensor, a: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    engine, size = ReferenceEngine(), max(1, _BLOCK_PAIRS // max(1, len(y)))
-    force, reaction, pullback = torch.empty_like(x), torch.zeros_like(y), torch.zeros_like(y)
-    for start in range(0, len(x), size):
-        rows = slice(start, start + size)
-        force[rows], one, other = engine.adjoint(kernel, x[rows], y, p[rows], q[rows], a)
+    engine, size, dtype = ReferenceEngine(), _block(y), x.dtype
+    y, a = y.double(), a.double()
+    forces, reaction, pullback = [], torch.zeros_like(y), torch.zeros_like(y)
+    for rows in zip(x.split(size), p.split(size), q.split(size), strict=True):
+        x_part, p_part, q_part = (t.double() for t in rows)
+        force, one, other = engine.adjoint(kernel, x_part, y, p_part, q_part, a)
+        forces.append(force.to(dtype))
         reaction += one
         pullback += other
-    return force, reaction, pullback
+    return torch.cat(forces), reaction.to(dtype), pullback.to(dtype)
+
+
+def _block(y: Tensor) -> int:
+    return max(1, _BLOCK_PAIRS // max(1, len(y)))

@@ -1,0 +1,326 @@
+"""How fast the engines are, as ratios from one run.
+
+    python benchmarks/engines.py --out engines.json [--data DIRECTORY] [--only NAME ...]
+
+Every row times a subject and its opponents in turn, repeat after repeat, so that whatever
+else the machine does hits all of them; the table has the medians. A *pair* is one of the
+N x N_S pairs of points. ``--data`` is a directory with Concrete's ``data.txt`` and split
+files, as in the UCI collection of Hernandez-Lobato and Adams; without it there is no fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from finemorphs.engines import Engine, choose_engine
+from finemorphs.kernels import Kernel
+from finemorphs.objective import Objective
+from finemorphs.optim import History, minimize
+from finemorphs.sequence import ModuleSequence
+
+Job = Callable[[], object]
+KERNEL = Kernel("matern", 3, 0.5)
+FAST = {"cpu": "cpu", "cuda": "cuda"}  # the engine under test on each device
+
+
+@dataclass
+class Row:
+    """One line of the table: seconds of everyone in it, and what the first is measured by."""
+
+    work: str
+    seconds: dict[str, float]
+    pairs: float | None = None  # that one call visits
+    at_least: dict[str, float] = field(default_factory=dict)  # ratios to reach
+    note: str = ""
+
+    @property
+    def subject(self) -> float:
+        return next(iter(self.seconds.values()))
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        opponents = list(self.seconds)[1:]
+        return {name: self.seconds[name] / self.subject for name in opponents}
+
+    @property
+    def ns_per_pair(self) -> float | None:
+        return None if self.pairs is None else 1e9 * self.subject / self.pairs
+
+
+def race(device: torch.device, jobs: dict[str, Job], repeats: int) -> dict[str, float]:
+    """Median seconds of each job, taken in turn; the first, untimed round compiles."""
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for repeat in range(repeats + 1):
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            if repeat:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+@dataclass
+class Setting:
+    """What every row is run with."""
+
+    device: torch.device
+    fast: Engine
+    reference: Engine
+    repeats: int
+    data: Path | None
+
+    def normal(self, n: int, dim: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+        source = torch.Generator().manual_seed(seed)
+        return torch.randn(n, dim, generator=source, dtype=dtype).to(self.device)
+
+    def race(self, jobs: dict[str, Job], repeats: int | None = None) -> dict[str, float]:
+        return race(self.device, jobs, repeats or self.repeats)
+
+
+# -- rows: passes
+
+
+def products(s: Setting) -> Iterator[Row]:
+    for dtype, goal in ((torch.float32, 20.0), (torch.float64, 8.0)):
+        n, dim = 7373, 9
+        x, y, a = (s.normal(n, dim, dtype, seed) for seed in range(3))
+        jobs: dict[str, Job] = {
+            s.fast.name: partial(s.fast.product, KERNEL, x, y, a),
+            "reference": partial(s.reference.product, KERNEL, x, y, a),
+        }
+        goals = {"reference": goal}
+        keops = keops_product(x, y, a) if dtype == torch.float32 else None
+        if keops is not None:
+            jobs["keops"], goals["keops"] = keops, 15.0
+        name = str(dtype).removeprefix("torch.")
+        yield Row(f"product, {name}, N = N_S = {n}, d = {dim}", s.race(jobs), n * n, goals)
+
+
+def keops_product(x: torch.Tensor, y: torch.Tensor, a: torch.Tensor) -> Job | None:
+    """The product as PyKeOps computes it, or None where it is not installed."""
+    try:
+        from pykeops.torch import LazyTensor
+    except ImportError:
+        return None
+
+    def product() -> torch.Tensor:
+        rows = LazyTensor((x / KERNEL.width)[:, None, :])
+        columns = LazyTensor((y / KERNEL.width)[None, :, :])
+        u = ((rows - columns) ** 2).sum(-1).sqrt()
+        value = 1 + u * (1 + u * (0.4 + u / 15))
+        return (value * (-u).exp()) @ a
+
+    return product
+
+
+def passes(s: Setting) -> Iterator[Row]:
+    dtype, dim = torch.float32, 9
+    for n in (927, 7373):
+        x, p, q, a = (s.normal(n, dim, dtype, seed) for seed in range(4))
+        few = n // 10
+        y, b = x[:few].contiguous(), a[:few].contiguous()
+        calls = {
+            "self_product": ("self_product", (x, a), n * n),
+            "self_adjoint": ("self_adjoint", (x, p, q, a), n * n),
+            f"product, N_S = {few}": ("product", (x, y, b), n * few),
+            f"adjoint, N_S = {few}": ("adjoint", (x, y, p, q, b), n * few),
+        }
+        for work, (method, arguments, pairs) in calls.items():
+            jobs = {
+                engine.name: partial(getattr(engine, method), KERNEL, *arguments)
+                for engine in (s.fast, s.reference)
+            }
+            seconds = s.race(jobs, 30 if n < 1000 else None)
+            yield Row(f"{work}, N = {n}, d = {dim}", seconds, pairs)
+
+
+def dimensions(s: Setting) -> Iterator[Row]:
+    n = 3000
+    for dim in (2, 4, 16, 32):
+        x, p, q, a = (s.normal(n, dim, torch.float32, seed) for seed in range(4))
+        jobs = {
+            engine.name: partial(engine.self_adjoint, KERNEL, x, p, q, a)
+            for engine in (s.fast, s.reference)
+        }
+        yield Row(f"self_adjoint, N = {n}, d = {dim}", s.race(jobs), n * n)
+
+
+# -- rows: evaluations and fits
+
+
+def objective(s: Setting, engine: Engine, n: int) -> tuple[Objective, torch.Tensor]:
+    """ADA with T = 10 steps in 9 dimensions, at a point where everything moves."""
+    dim = 9
+    sequence = ModuleSequence.build("ADA", dim, 1, n)
+    x = s.normal(n, dim, torch.float32)
+    y = x[:, :1].sin()
+    theta = 0.02 * s.normal(sequence.n_parameters, 1, torch.float32, 1).flatten()
+    return Objective(sequence, engine, x, y), theta
+
+
+def evaluations(s: Setting) -> Iterator[Row]:
+    for n, goal in ((927, 6.0), (7373, 25.0)):
+        jobs: dict[str, Job] = {}
+        for engine in (s.fast, s.reference):
+            function, theta = objective(s, engine, n)
+            jobs[engine.name] = partial(function.evaluate, theta, 0.3)
+        seconds = s.race(jobs, 15 if n < 1000 else min(3, s.repeats))
+        goals = {"reference": goal}
+        yield Row(
+            f"objective and gradient, ADA, T = 10, N = {n}, d = 9", seconds, 20 * n * n, goals
+        )
+
+
+def optimiser(s: Setting) -> Iterator[Row]:
+    """The optimiser's own share: all of ``minimize`` but the evaluations."""
+    function, theta = objective(s, s.fast, 927)
+    spent = 0.0
+
+    def timed(point: torch.Tensor) -> object:
+        nonlocal spent
+        start = time.perf_counter()
+        result = function.evaluate(point, 0.3)
+        spent += time.perf_counter() - start
+        return result
+
+    timed(theta)
+    spent, start = 0.0, time.perf_counter()
+    result = minimize(timed, theta, history=History(25), max_iter=60)
+    total, n = time.perf_counter() - start, result.n_evaluations
+    seconds = {"optimiser": (total - spent) / n, "evaluation": spent / n}
+    share = (total - spent) / spent
+    note = f"{share:.0%} of an evaluation, goal 20%; {n} evaluations"
+    yield Row("the optimiser's own work, N = 927, d = 9", seconds, note=note)
+
+
+FIT = """
+import json, sys, time, warnings
+import numpy as np
+started = time.perf_counter()
+import torch
+from finemorphs import FineMorphsRegressor
+directory, device, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+table = np.loadtxt(f"{directory}/data.txt")
+def index(name):
+    return np.loadtxt(f"{directory}/index_{name}.txt", dtype=int)
+x, y = table[:, index("features")], table[:, index("target")]
+train, test = index("train_0"), index("test_0")
+ready = time.perf_counter()
+warnings.simplefilter("ignore")
+model = FineMorphsRegressor("ADA", device=device, random_state=0).fit(x[train], y[train].ravel())
+seconds = time.perf_counter() - ready
+rmse = float(np.sqrt(np.mean((model.predict(x[test]) - y[test].ravel()) ** 2)))
+print(json.dumps([ready - started, seconds, model.n_evaluations_, model.objective_, rmse]))
+"""
+
+
+def fits(s: Setting) -> Iterator[Row]:
+    """Concrete, split 0, each in a process of its own: nothing compiled yet, then all of it."""
+    if s.data is None:
+        return
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "FINEMORPHS_CACHE_DIR": cache}
+        command = [
+            sys.executable,
+            "-c",
+            FIT,
+            str(s.data),
+            s.device.type,
+            str(torch.get_num_threads()),
+        ]
+        for state in ("cold", "warm"):
+            output = subprocess.run(
+                command, env=environment, check=True, capture_output=True, text=True
+            ).stdout
+            imports, seconds, n, value, rmse = json.loads(output.splitlines()[-1])
+            note = (
+                f"{n} evaluations, {1e3 * seconds / n:.1f} ms each, G = {value:.2f}, "
+                f"RMSE {rmse:.2f}; imports {imports:.1f} s"
+            )
+            yield Row(
+                f"a fit, Concrete, ADA, split 0, {state} cache", {s.fast.name: seconds}, note=note
+            )
+
+
+ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
+    "products": products,
+    "passes": passes,
+    "dimensions": dimensions,
+    "evaluations": evaluations,
+    "optimiser": optimiser,
+    "fits": fits,
+}
+
+
+# -- the table
+
+
+def as_table(rows: list[Row], title: str) -> Table:
+    table = Table(title=title)
+    table.add_column("work")
+    for name in ("ms", "ns a pair", "against", "ms", "ratio", "goal"):
+        table.add_column(name, justify="left" if name == "against" else "right")
+    for row in rows:
+        own = "" if row.ns_per_pair is None else f"{row.ns_per_pair:.3f}"
+        table.add_row(row.work, f"{1e3 * row.subject:.2f}", own)
+        for name, ratio in row.ratios.items():
+            goal = row.at_least.get(name)
+            shown = "" if goal is None else f"{goal:g}x {'ok' if ratio >= goal else 'MISSED'}"
+            theirs = f"{1e3 * row.seconds[name]:.2f}"
+            table.add_row("", "", "", name, theirs, f"{ratio:.1f}x", shown)
+        if row.note:
+            table.add_row(f"  {row.note}")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", choices=FAST, default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--data", type=Path, help="directory of Concrete's data.txt")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+
+    torch.set_num_threads(options.threads)
+    fast, device = choose_engine(FAST[options.device], options.device)
+    reference, _ = choose_engine("reference", options.device)
+    setting = Setting(device, fast, reference, options.repeats, options.data)
+    rows = [row for name in options.only for row in ROWS[name](setting)]
+
+    console = Console(width=130)
+    processor = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
+    console.print(as_table(rows, f"{device.type}, {processor}, {options.threads} threads"))
+    if not any("keops" in row.seconds for row in rows) and "products" in options.only:
+        console.print("PyKeOps is not installed: no row against it.")
+    if options.data is None and "fits" in options.only:
+        console.print("No --data: no fit.")
+    if options.out:
+        extra = ("ratios", "ns_per_pair")
+        content = [{**asdict(row), **{name: getattr(row, name) for name in extra}} for row in rows]
+        meta = {"device": device.type, "threads": options.threads, "torch": torch.__version__}
+        options.out.write_text(json.dumps({**meta, "rows": content}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
