@@ -1,7 +1,29 @@
-"""Regression by sequences of affine and diffeomorphic maps, trained as optimal control."""
+"""Regression by sequences of affine and diffeomorphic maps, trained as optimal control.
+
+Names are imported when they are first used, so that ``import finemorphs`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from finemorphs._version import __version__
-from finemorphs.estimators import FineMorphsRegressor
-from finemorphs.persistence import load
+
+if TYPE_CHECKING:
+    from finemorphs.estimators import FineMorphsRegressor
+    from finemorphs.persistence import load
 
 __all__ = ["FineMorphsRegressor", "__version__", "load"]
+
+_HOMES = {"FineMorphsRegressor": "finemorphs.estimators", "load": "finemorphs.persistence"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'finemorphs' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -46,6 +46,8 @@ class Evaluation:
         The three parts of G.
     squared_errors : Tensor
         Weighted sum over rows of the squared error, one for each response, standardised.
+    affine_metrics : tuple
+        For each A module its place in the gradient, itself, and its metric at this point.
     """
 
     value: float
@@ -55,7 +57,7 @@ class Evaluation:
     affine: float
     endpoint: float
     squared_errors: Tensor
-    _affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
+    affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
 
     def complete(self, vector: Tensor, natural: Tensor) -> Tensor:
         """The metric at this point applied to a combination of gradients.
@@ -64,7 +66,7 @@ class Evaluation:
         is; on the affine modules the metric of this point is solved for.
         """
         result = natural.clone()
-        for place, module, metric in self._affine_metrics:
+        for place, module, metric in self.affine_metrics:
             result[place] = module.solve(metric, vector[place])
         return result
 
@@ -114,12 +116,14 @@ class Objective:
         energy, affine = _costs(sequence, steps)
         parts = torch.stack([energy, affine, squared_errors.sum() / sigma**2]).tolist()
         return Evaluation(
-            sum(parts),
-            gradient,
-            twin,
-            *parts,
-            squared_errors,
-            self._affine_metrics(theta, steps, sigma) if natural else (),
+            value=sum(parts),
+            gradient=gradient,
+            natural=twin,
+            energy=parts[0],
+            affine=parts[1],
+            endpoint=parts[2],
+            squared_errors=squared_errors,
+            affine_metrics=self._affine_metrics(theta, steps, sigma) if natural else (),
         )
 
     def _affine_metrics(

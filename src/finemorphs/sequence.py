@@ -73,7 +73,7 @@ def _parse_group(notation: str, tokens: list[str], depth: int) -> tuple[str, lis
         if tokens and (number := re.fullmatch(r"\^?(\d{1,9})", tokens[0])):
             count, tokens = int(number[1]), tokens[1:]
             if count == 0:
-                raise SequenceError(f"sequence {notation!r} repeats a module 0 times; leave it out.")
+                raise SequenceError(f"sequence {notation!r} repeats a part 0 times; leave it out.")
         if len(letters) + len(unit) * count > _MAX_MODULES:
             raise SequenceError(
                 f"sequence {notation!r} has more than {_MAX_MODULES} modules; use fewer."

@@ -1,4 +1,4 @@
-"""From a user's table to training rows: equal rows merged, columns standardised, control points first.
+"""From a user's table to training rows: merged, standardised, the control points first.
 
 Rows that are equal in X and y are one row with their weights added: two control points in
 one place steer the flow as one does, and a weight of 2 is the row twice by construction.
@@ -107,9 +107,7 @@ def _merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array
     return rows[:, : table.shape[1]], rows[:, table.shape[1] :], merged
 
 
-def _choose(
-    x: Array, weights: Array, size: int, method: str, rng: np.random.Generator
-) -> Array:
+def _choose(x: Array, weights: Array, size: int, method: str, rng: np.random.Generator) -> Array:
     """Indices of the control points, in increasing order."""
     if method == "random":
         chosen = rng.choice(len(x), size, replace=False)

@@ -41,7 +41,7 @@ class Model:
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""
-        outputs = [states[-1] for states in self._walk(table, engine, device)]
+        outputs = [_end(states[-1]) for states in self._walk(table, engine, device)]
         n_responses = len(self.y_scaling.mean)
         return self.y_scaling.undo(np.concatenate(outputs)[:, :n_responses])
 
@@ -50,9 +50,7 @@ class Model:
         last = max(
             i for i, module in enumerate(self.sequence.modules) if isinstance(module, Diffeo)
         )
-        return np.concatenate(
-            [states[last][-1] for states in self._walk(table, engine, device)]
-        )
+        return np.concatenate([_end(states[last]) for states in self._walk(table, engine, device)])
 
     def trajectory(
         self, table: Array, engine: Engine, device: torch.device
@@ -65,16 +63,12 @@ class Model:
             states = np.concatenate([chunk[i] for chunk in chunks], axis=-2)
             if isinstance(module, Diffeo):
                 times = np.arange(module.n_steps + 1) / module.n_steps
-                result += [
-                    (module.name, float(t), z) for t, z in zip(times, states, strict=True)
-                ]
+                result += [(module.name, float(t), z) for t, z in zip(times, states, strict=True)]
             else:
                 result.append((module.name, 1.0, states))
         return result
 
-    def _walk(
-        self, table: Array, engine: Engine, device: torch.device
-    ) -> Iterator[list[Array]]:
+    def _walk(self, table: Array, engine: Engine, device: torch.device) -> Iterator[list[Array]]:
         """States behind each module, some rows at a time: memory does not grow with the table.
 
         Double precision on the CPU, so that a prediction does not depend on its neighbours in
@@ -92,3 +86,8 @@ class Model:
     def _pad(self, table: Array) -> Array:
         x = self.x_scaling.apply(table)
         return np.concatenate([x, np.zeros((len(x), self.sequence.d_in - x.shape[1]))], axis=1)
+
+
+def _end(states: Array) -> Array:
+    """The state that leaves a module: the last in time of (T + 1, n, d), or (n, d) itself."""
+    return states[-1] if states.ndim == 3 else states

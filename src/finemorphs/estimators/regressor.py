@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -17,12 +20,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from finemorphs import storage
 from finemorphs._typing import Array, ArrayLike, Tensor
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._parameters import check_parameters, generator
-from finemorphs.exceptions import ConvergenceWarning
+from finemorphs.estimators._state import VERSION, describe
 from finemorphs.objective import Objective
 from finemorphs.sequence import ModuleSequence
 from finemorphs.training import (
@@ -40,7 +44,9 @@ __all__ = ["FineMorphsRegressor"]
 _MIN_ROWS = 5
 
 
-class FineMorphsRegressor(RegressorMixin, BaseEstimator):
+class FineMorphsRegressor(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator
+):
     """Regression by a sequence of affine and diffeomorphic maps, trained as optimal control.
 
     The rows are standardised, padded with dummy columns, carried through the modules of the
@@ -126,9 +132,6 @@ class FineMorphsRegressor(RegressorMixin, BaseEstimator):
     >>> FineMorphsRegressor(random_state=0).fit(X, y).score(X, y) > 0.99
     True
     """
-
-    # Set by finemorphs.persistence, which stands above this layer.
-    _writer: ClassVar[Callable[[Any, str | os.PathLike[str]], None]]
 
     def __init__(
         self,
@@ -240,10 +243,6 @@ class FineMorphsRegressor(RegressorMixin, BaseEstimator):
         )
         y = np.asarray(y, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.sum() > 0:
-            raise ValueError(
-                "sample_weight is zero for every row; give at least one row a positive weight."
-            )
         if self.subset_size is not None and self.subset_size > len(X):
             raise ValueError(
                 f"subset_size={self.subset_size} is more than the {len(X)} rows of X; give at "
@@ -340,6 +339,11 @@ class FineMorphsRegressor(RegressorMixin, BaseEstimator):
         self.status_ = training.status
 
     @property
+    def _n_features_out(self) -> int:
+        """Columns of :meth:`transform`, for scikit-learn's names of them."""
+        return self.model_.sequence.diffeos[-1].dim
+
+    @property
     def _torch_dtype(self) -> torch.dtype:
         return torch.float64 if self.dtype == "float64" else torch.float32
 
@@ -382,7 +386,7 @@ class FineMorphsRegressor(RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`finemorphs.load` reads; no pickle."""
         check_is_fitted(self)
-        type(self)._writer(self, path)
+        storage.write(path, *describe(self), VERSION)
 
     def _ready(self, X: ArrayLike) -> tuple[Array, Engine, torch.device]:
         check_is_fitted(self)

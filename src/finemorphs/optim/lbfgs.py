@@ -12,7 +12,8 @@ both, and ``complete`` of the current evaluation does what must be done at the c
 
 The loops are run on coefficients. With U the upper triangle of the matrix s_i . y_j they are
 
-    U alpha = S g,    r = gamma H0 (g - Y^T alpha),    U^T c = diag(U) alpha - Y r,    H g = r + S^T c
+    U alpha = S g                      r = gamma H0 (g - Y^T alpha)
+    U^T c = diag(U) alpha - Y r        H g = r + S^T c
 
 so that the long vectors are touched by a few matrix-vector products and no Python loop.
 """
@@ -80,7 +81,8 @@ class History:
         natural = current.natural
         if not self._order:
             if natural is None:
-                return -current.gradient / current.gradient.norm().clamp(min=1e-30)
+                size = float(current.gradient.norm())
+                return current.gradient * (-1.0 / max(size, 1e-30))
             return -current.complete(current.gradient, natural)
         used = len(self._order)
         order = torch.tensor(self._order, device=self.steps.device)
@@ -171,9 +173,7 @@ def minimize(
         point, current = candidate, accepted
         stop = None
         if callback is not None:
-            stop = callback(
-                Iteration(iteration + 1, n_evaluations, point, current, step, decrease)
-            )
+            stop = callback(Iteration(iteration + 1, n_evaluations, point, current, step, decrease))
         if stop is not None:
             return _result(point, current, iteration + 1, n_evaluations, stop, False)
         tolerance = max(absolute_tolerance, relative_tolerance * abs(current.value))
@@ -188,7 +188,8 @@ def minimize(
 
 
 def _solve(matrix: Tensor, right: Tensor, upper: bool) -> Tensor:
-    return torch.linalg.solve_triangular(matrix, right[:, None], upper=upper)[:, 0]
+    solution: Tensor = torch.linalg.solve_triangular(matrix, right[:, None], upper=upper)
+    return solution[:, 0]
 
 
 def _result(

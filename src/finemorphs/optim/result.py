@@ -23,7 +23,7 @@ class Evaluation(Protocol):
 
     @property
     def natural(self) -> Tensor | None:
-        """The metric's image of the gradient, as far as it is carried linearly; None without one."""
+        """The metric's image of the gradient, carried linearly; None without a metric."""
 
     def complete(self, vector: Tensor, natural: Tensor) -> Tensor:
         """The metric at this point applied to ``vector``, given its carried image."""

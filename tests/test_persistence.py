@@ -1,0 +1,136 @@
+"""Model files: the same model back, and clear words where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import finemorphs
+from finemorphs import FineMorphsRegressor, load
+from finemorphs.exceptions import ModelFileError
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (40, 3))
+Y = np.column_stack([np.sin(3 * X[:, 0]), X[:, 1] * X[:, 2]])
+
+
+def fit(y=Y, **options):
+    return FineMorphsRegressor(max_iter=10, noise=0.5, random_state=0, **options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "float64", "kernel": "gaussian"},
+        {"sequence": "AD^2A^2", "kernel_width": (0.7, 0.3), "n_steps": [3, 4], "subset_size": 15},
+        {"sequence": "(AD)^2A", "inner_affine": "identity", "ridge": np.array([1.0, 2.0, 3.0])},
+        {"sequence": "A", "callbacks": [print], "random_state": 3},
+    ],
+)
+def test_predictions_are_equal_to_the_bit(tmp_path, options, capsys):
+    model = FineMorphsRegressor(**{"max_iter": 10, "noise": 0.5, "random_state": 0, **options})
+    model.fit(X, Y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    for name in ("noise_", "objective_", "n_iter_", "n_evaluations_", "converged_", "status_"):
+        assert getattr(again, name) == getattr(model, name)
+    assert again.sequence_ == model.sequence_
+    for name, column in model.history_.items():
+        np.testing.assert_array_equal(again.history_[name], column)
+
+
+def test_one_response_and_column_names_come_back(tmp_path):
+    frame = pd.DataFrame(X, columns=["a", "b", "ü"])
+    model = FineMorphsRegressor(max_iter=5, noise=0.5, random_state=0).fit(frame, Y[:, 0])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert list(again.feature_names_in_) == ["a", "b", "ü"]
+    assert again.predict(frame).shape == (40,)
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame[["b", "a", "ü"]])
+
+
+def test_a_loaded_model_can_be_fitted_again(tmp_path):
+    fit().save(tmp_path / "model")
+    again = load(tmp_path / "model").set_params(warm_start=True)
+    before = again.objective_
+    assert again.fit(X, Y).objective_ < before
+
+
+def test_an_unfitted_model_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        FineMorphsRegressor().save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file"):
+        load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("not a model")
+    with pytest.raises(ModelFileError, match="not a whole finemorphs file"):
+        load(tmp_path / "text")
+    save_file({"weight": torch.ones(3)}, tmp_path / "other")
+    with pytest.raises(ModelFileError, match="not one that finemorphs wrote"):
+        load(tmp_path / "other")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    fit().save(tmp_path / "model")
+    data = (tmp_path / "model").read_bytes()
+    for length in (0, 7, 8, 100, len(data) // 2, len(data) - 1):
+        (tmp_path / "cut").write_bytes(data[:length])
+        with pytest.raises(ModelFileError):
+            load(tmp_path / "cut")
+
+
+def _rewrite(path, change_header=None, change_tensors=None, **metadata):
+    """A model file with something in it changed."""
+    with safe_open(path, framework="pt") as file:
+        old = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header = json.loads(old["header"])
+    if change_header:
+        change_header(header)
+    if change_tensors:
+        change_tensors(tensors)
+    save_file(tensors, path, {**old, "header": json.dumps(header), **metadata})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": "99"}, "version 99.*reads up to 1"),
+        ({"version": "x"}, "no readable format version"),
+        ({"change_header": lambda h: h.update(estimator="Other")}, "'Other'"),
+        ({"change_header": lambda h: h.pop("modules")}, "whole model"),
+        ({"change_header": lambda h: h["modules"].pop()}, "shape"),
+        ({"change_header": lambda h: h["modules"][0].update(kind="Spline")}, "'Spline'"),
+        ({"change_header": lambda h: h["modules"][1]["kernel"].update(width=-1)}, "width"),
+        ({"change_header": lambda h: h["parameters"].update(colour="red")}, "colour"),
+        ({"change_tensors": lambda t: t.pop("theta")}, "theta"),
+        ({"change_tensors": lambda t: t.update(theta=torch.ones(3))}, r"shape \(3,\)"),
+        ({"change_tensors": lambda t: t.update(x_mean=torch.ones(2))}, "x_mean"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(tmp_path, change, words):
+    path = tmp_path / "model"
+    fit().save(path)
+    _rewrite(path, **change)
+    with pytest.raises(ModelFileError, match=words):
+        load(path)
+
+
+def test_the_package_offers_its_public_names():
+    assert set(finemorphs.__all__) <= set(dir(finemorphs))
+    for name in finemorphs.__all__:
+        assert getattr(finemorphs, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        finemorphs.nothing  # noqa: B018
