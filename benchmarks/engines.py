@@ -99,19 +99,24 @@ class Setting:
 
 
 def products(s: Setting) -> Iterator[Row]:
-    for dtype, goal in ((torch.float32, 20.0), (torch.float64, 8.0)):
-        n, dim = 7373, 9
+    n, dim = 7373, 9
+    for method, dtype, goal in (
+        ("product", torch.float32, 20.0),
+        ("self_product", torch.float32, 20.0),
+        ("product", torch.float64, 8.0),
+    ):
         x, y, a = (s.normal(n, dim, dtype, seed) for seed in range(3))
+        arguments = (x, a) if method == "self_product" else (x, y, a)
         jobs: dict[str, Job] = {
-            s.fast.name: partial(s.fast.product, KERNEL, x, y, a),
-            "reference": partial(s.reference.product, KERNEL, x, y, a),
+            engine.name: partial(getattr(engine, method), KERNEL, *arguments)
+            for engine in (s.fast, s.reference)
         }
         goals = {"reference": goal}
         keops = keops_product(x, y, a) if dtype == torch.float32 else None
         if keops is not None:
             jobs["keops"], goals["keops"] = keops, 15.0
         name = str(dtype).removeprefix("torch.")
-        yield Row(f"product, {name}, N = N_S = {n}, d = {dim}", s.race(jobs), n * n, goals)
+        yield Row(f"{method}, {name}, N = N_S = {n}, d = {dim}", s.race(jobs), n * n, goals)
 
 
 def keops_product(x: torch.Tensor, y: torch.Tensor, a: torch.Tensor) -> Job | None:

@@ -1,7 +1,7 @@
 """The objective after n evaluations: natural L-BFGS beside plain, from the same start.
 
     python benchmarks/optimizer.py --data-dir DIR [--datasets yacht energy] [--sequences ADA]
-        [--splits 0] [--out optimizer.json]
+        [--split 0] [--out optimizer.json]
 
 Every run has the noise level of the first round and no rounds. Beside the table stands the
 verdict: natural at 100 evaluations no worse than plain at 400, at 150 no worse than at 1000.
@@ -20,6 +20,7 @@ from rich.table import Table
 from sklearn.model_selection import train_test_split
 
 from finemorphs import FineMorphsRegressor
+from finemorphs.sequence import parse
 
 MARKS = {
     "lbfgs": (40, 60, 100, 150, 250, 400, 1000),
@@ -58,7 +59,7 @@ def trace(
     last = MARKS[optimizer][-1]
     model = FineMorphsRegressor(
         sequence,
-        kernel_width="decreasing" if sequence.count("D") + sum(map(str.isdigit, sequence)) > 1 else 0.5,
+        kernel_width="decreasing" if parse(sequence).count("D") > 1 else 0.5,
         noise=sigma,
         optimizer=optimizer,
         tol=0,
@@ -88,9 +89,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()
 
-    runs = [
-        (name, sequence) for sequence in options.sequences for name in options.datasets
-    ]
+    runs = [(name, sequence) for sequence in options.sequences for name in options.datasets]
     results = []
     with Progress(transient=True) as progress:
         task = progress.add_task("fits", total=2 * len(runs))

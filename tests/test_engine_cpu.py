@@ -49,9 +49,9 @@ def asked(monkeypatch):
     """The numbers of threads that passes have asked for."""
     numbers = []
 
-    def spy(function, argument, n_threads):
+    def spy(function, argument, n_threads, memory):
         numbers.append(n_threads)
-        _cpu_threads.run(function, argument, n_threads)
+        _cpu_threads.run(function, argument, n_threads, memory)
 
     monkeypatch.setattr(cpu, "run", spy)
     return numbers
@@ -115,7 +115,7 @@ def test_several_threads_may_call_at_the_same_time():
 def test_sleeping_helpers_are_not_waited_for():
     """A ticket whose pass is over before a helper comes is void."""
     calls = []
-    ticket = _cpu_threads._Ticket(calls.append, 7)
+    ticket = _cpu_threads._Ticket(calls.append, 7, None)
     ticket.settle()
     ticket.help()
     assert calls == []

@@ -123,13 +123,13 @@ def test_the_order_of_the_rows_does_not_matter():
 @pytest.mark.parametrize("seed", [3, np.random.RandomState(3), np.random.default_rng(3)])
 def test_the_same_random_state_gives_the_same_model(seed):
     X, y = curve(40)
-    before = np.random.get_state()[1].copy(), torch.random.get_rng_state()
+    before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
     one = quick(random_state=clone_seed(seed), subset_size=20).fit(X, y).predict(X)
     two = quick(random_state=clone_seed(seed), subset_size=20).fit(X, y).predict(X)
     other = quick(random_state=4, subset_size=20).fit(X, y).predict(X)
     np.testing.assert_array_equal(one, two)
     assert np.abs(one - other).max() > 1e-6
-    np.testing.assert_array_equal(np.random.get_state()[1], before[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), before[1])
 
 

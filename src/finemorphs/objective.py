@@ -17,6 +17,7 @@ affine move and only the Schur complement of the curvature is left; c = 0.02 sta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -99,53 +100,72 @@ class Objective:
         self.inputs = inputs
         self.targets = targets
         self.weights = weights
+        self._passes = partial(self._both_passes, natural=False)
+        self._natural_passes = partial(self._both_passes, natural=True)
 
     def evaluate(self, theta: Tensor, sigma: float, natural: bool = True) -> Evaluation:
         """Value, gradient and, if asked for, the natural gradient at theta."""
-        sequence, n_responses = self.sequence, self.targets.shape[1]
-        steps = sequence.forward(self.engine, theta, self.inputs)
+        precision = torch.tensor(sigma**-2, dtype=torch.float64, device=theta.device)
+        passes = self._natural_passes if natural else self._passes
+        parts, squared_errors, gradient, *extra = passes(theta, precision)
+        energy, affine, endpoint = parts.tolist()
+        return Evaluation(
+            value=energy + affine + endpoint,
+            gradient=gradient,
+            natural=extra[0] if natural else None,
+            energy=energy,
+            affine=affine,
+            endpoint=endpoint,
+            squared_errors=squared_errors,
+            affine_metrics=tuple(
+                (place, module, metric)
+                for (place, module), metric in zip(self._affine_places(), extra[1:], strict=natural)
+            ),
+        )
+
+    def _both_passes(self, theta: Tensor, precision: Tensor, natural: bool) -> tuple[Tensor, ...]:
+        """Forward and backward, tensors in and tensors out, with precision = 1 / sigma^2.
+
+        Gives the parts of G, the squared errors, the gradient and, with the natural gradient,
+        that and the metric of each A module.
+        """
+        n_responses = self.targets.shape[1]
+        steps = self.sequence.forward(self.engine, theta, self.inputs)
         output = steps[-1].output
         errors = output[:, :n_responses] - self.targets
         weighted = errors if self.weights is None else errors * self.weights[:, None]
         squared_errors = (weighted * errors).sum(0, dtype=torch.float64)
-
         costates = torch.zeros_like(output)
-        costates[:, :n_responses] = (2.0 / sigma**2) * weighted
-        gradient, twin = sequence.backward(self.engine, theta, steps, costates, natural)
+        costates[:, :n_responses] = weighted * (2 * precision).to(weighted.dtype)
+        gradient, twin = self.sequence.backward(self.engine, theta, steps, costates, natural)
+        energy, affine = _costs(self.sequence, steps)
+        parts = torch.stack([energy, affine, squared_errors.sum() * precision])
+        if twin is None:
+            return parts, squared_errors, gradient
+        return parts, squared_errors, gradient, twin, *self._metrics(theta, steps, precision)
 
-        energy, affine = _costs(sequence, steps)
-        parts = torch.stack([energy, affine, squared_errors.sum() / sigma**2]).tolist()
-        return Evaluation(
-            value=sum(parts),
-            gradient=gradient,
-            natural=twin,
-            energy=parts[0],
-            affine=parts[1],
-            endpoint=parts[2],
-            squared_errors=squared_errors,
-            affine_metrics=self._affine_metrics(theta, steps, sigma) if natural else (),
-        )
+    def _affine_places(self) -> list[tuple[slice, Affine]]:
+        """Each A module and where its parameters stand."""
+        return [
+            (place, module)
+            for place, module in zip(self.sequence.places, self.sequence.modules, strict=True)
+            if isinstance(module, Affine)
+        ]
 
-    def _affine_metrics(
-        self, theta: Tensor, steps: list[Forward], sigma: float
-    ) -> tuple[tuple[slice, Affine, Tensor], ...]:
-        """From the last A module to the first: its place, itself, its metric at theta."""
-        metrics, following, end = [], None, len(theta)
-        parts = self.sequence.split(theta)
-        for module, part, step in zip(
-            reversed(self.sequence.modules), reversed(parts), reversed(steps), strict=True
-        ):
-            place = slice(end - len(part), end)
-            end = place.start
-            if isinstance(module, Affine):
-                curvature = torch.tensor(
-                    _CURVATURE / sigma**2, dtype=torch.float64, device=theta.device
-                )
-                if following is not None:
-                    curvature = curvature * following.square().sum() / following.shape[1]
-                following = module.views(part)[0]
-                metrics.append((place, module, module.metric(step.cache, self.weights, curvature)))
-        return tuple(metrics)
+    def _metrics(self, theta: Tensor, steps: list[Forward], precision: Tensor) -> list[Tensor]:
+        """The metric of each A module at theta, in their order."""
+        states = [
+            step.cache
+            for module, step in zip(self.sequence.modules, steps, strict=True)
+            if isinstance(module, Affine)
+        ]
+        metrics: list[Tensor] = []
+        curvature = _CURVATURE * precision
+        for (place, module), x in reversed(list(zip(self._affine_places(), states, strict=True))):
+            metrics.append(module.metric(x, self.weights, curvature))
+            matrix = module.views(theta[place])[0]
+            curvature = _CURVATURE * precision * matrix.square().sum() / matrix.shape[1]
+        return metrics[::-1]
 
 
 def _costs(sequence: ModuleSequence, steps: list[Forward]) -> tuple[Tensor, Tensor]:

@@ -290,9 +290,14 @@ class ModuleSequence:
         """The A modules in their order."""
         return tuple(m for m in self.modules if isinstance(m, Affine))
 
+    @property
+    def places(self) -> list[slice]:
+        """Where the parameters of each module stand in the flat vector."""
+        return [slice(i, j) for i, j in pairwise(self._offsets)]
+
     def split(self, theta: Tensor) -> list[Tensor]:
         """Views of the parameters of each module."""
-        return [theta[i:j] for i, j in pairwise(self._offsets)]
+        return [theta[place] for place in self.places]
 
     def start(self, rng: np.random.Generator) -> Array:
         """Start values of all parameters, drawn in the order of the modules."""
@@ -317,13 +322,13 @@ class ModuleSequence:
         """The flat gradient, and its natural twin (the gradient itself on A modules)."""
         gradient = torch.empty_like(theta)
         twin = torch.empty_like(theta) if natural else None
-        parts = zip(self.modules, self.split(theta), steps, pairwise(self._offsets), strict=True)
-        for module, part, step, (i, j) in reversed(list(parts)):
-            back = module.backward(engine, part, step.cache, costates, natural)
+        parts = zip(self.modules, self.places, steps, strict=True)
+        for module, place, step in reversed(list(parts)):
+            back = module.backward(engine, theta[place], step.cache, costates, natural)
             costates = back.costates
-            gradient[i:j] = back.gradient
+            gradient[place] = back.gradient
             if twin is not None:
-                twin[i:j] = back.gradient if back.natural is None else back.natural
+                twin[place] = back.gradient if back.natural is None else back.natural
         return gradient, twin
 
     def centers(self, engine: Engine, theta: Tensor, control_points: Tensor) -> list[Tensor]:

@@ -14,8 +14,7 @@ lane. For a pair, with D = y_l - x_k and r = |D| (see :mod:`finemorphs.engines._
 A few rows' vectors meet a few columns at a time: their weights K and w are in registers, and
 each sum is read and written once for all of them. Sums to the columns of one block stay in
 the first-level cache, a vector for each number, and their lanes are added once the block has
-met its rows.
-The ``self`` passes take a pair of groups of rows once, for both sides; only inside a group
+met its rows. The ``self`` passes take a pair of groups of rows once, for both sides; only inside a group
 they take (k, l) and (l, k) apart.
 
 Every sum has an order that depends on the sizes alone, not on the threads: a pass is cut
@@ -57,7 +56,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Profile:
-    """The shape of a radial kernel; its numbers come at run time (see ``parameters``)."""
+    """The shape of a radial kernel; its numbers come at run time."""
 
     value_terms: int
     slope_terms: int

@@ -19,10 +19,10 @@ __all__ = ["run"]
 class _Ticket:
     """A share in a pass: taken by a helper, or by its owner once no work is left."""
 
-    __slots__ = ("argument", "done", "function", "taken")
+    __slots__ = ("argument", "done", "function", "memory", "taken")
 
-    def __init__(self, function: Native, argument: int) -> None:
-        self.function, self.argument = function, argument
+    def __init__(self, function: Native, argument: int, memory: object) -> None:
+        self.function, self.argument, self.memory = function, argument, memory
         self.taken, self.done = threading.Lock(), threading.Lock()
         self.done.acquire()
 
@@ -73,13 +73,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_team)
 
 
-def run(function: Native, argument: int, n_threads: int) -> None:
+def run(function: Native, argument: int, n_threads: int, memory: object = None) -> None:
     """Call function(argument) on that many threads, this one included; return when all have.
 
     The function must share out its work among the calls, and find nothing left to do when it
-    comes late.
+    comes late. ``memory`` is what it works on: helpers keep it alive, should an interrupt
+    from the keyboard end the waiting for them.
     """
-    tickets = [_Ticket(function, argument) for _ in range(n_threads - 1)]
+    tickets = [_Ticket(function, argument, memory) for _ in range(n_threads - 1)]
     _team.ask(tickets)
     function(argument)
     for ticket in tickets:

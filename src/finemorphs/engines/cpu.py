@@ -125,7 +125,8 @@ class _Plan:
         arrays = (self.parameters, packed, to_rows, to_columns, scratch)
         addresses = [t.data_ptr() for t in arrays] + [columns[f].data_ptr() for f in which.fields]
         arguments = _integers(0, self.tasks, self.n_rows, self.n_columns, *addresses)
-        run(self.function, ctypes.addressof(arguments), self._threads())
+        memory = (arguments, arrays, columns)
+        run(self.function, ctypes.addressof(arguments), self._threads(), memory)
 
         results = self._results(self.n_rows, which.row_sums)
         self._arrays(self.collect, self.n_rows, to_rows, row_parts, results)
