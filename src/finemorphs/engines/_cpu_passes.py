@@ -14,8 +14,8 @@ lane. For a pair, with D = y_l - x_k and r = |D| (see :mod:`finemorphs.engines._
 A few rows' vectors meet a few columns at a time: their weights K and w are in registers, and
 each sum is read and written once for all of them. Sums to the columns of one block stay in
 the first-level cache, a vector for each number, and their lanes are added once the block has
-met its rows. The ``self`` passes take a pair of groups of rows once, for both sides; only inside a group
-they take (k, l) and (l, k) apart.
+met its rows. The ``self`` passes take a pair of groups of rows once, for both sides; only
+inside a group they take (k, l) and (l, k) apart.
 
 Every sum has an order that depends on the sizes alone, not on the threads: a pass is cut
 into *tasks*, which threads claim as they come; what two tasks may both add to, each keeps
