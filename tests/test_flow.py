@@ -1,0 +1,236 @@
+"""The discrete flow and its adjoint, against autograd, differences and closed forms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from _oracles import (
+    autograd,
+    gram,
+    one_thread,  # noqa: F401
+    slope_along,
+)
+from _oracles import flow as naive_flow
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finemorphs import flow
+from finemorphs.engines.reference import ReferenceEngine
+from finemorphs.kernels import Kernel
+
+ENGINE = ReferenceEngine()
+KERNELS = [Kernel("matern", order, 0.8) for order in (1, 2, 3, 4)] + [Kernel("gaussian", width=0.8)]
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=str)
+every_shape = pytest.mark.parametrize(
+    ("n", "n_controls", "dim", "n_steps"), [(7, 7, 2, 1), (6, 6, 3, 4), (9, 4, 2, 3), (8, 1, 1, 5)]
+)
+
+
+def problem(n, n_controls, dim, n_steps, seed=0, dtype=torch.float64):
+    """Points, controls, and the costates of the linear end cost sum(costates * z(1))."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(n, dim), (n_steps, n_controls, dim), (n, dim)]
+    return [torch.randn(s, dtype=torch.float64, generator=generator).to(dtype) for s in shapes]
+
+
+def close(result, expected, tolerance=1e-9):
+    assert (result - expected).norm() <= tolerance * (1 + expected.norm())
+
+
+@every_kernel
+@every_shape
+def test_forward_is_the_formula(kernel, n, n_controls, dim, n_steps):
+    points, controls, _ = problem(n, n_controls, dim, n_steps)
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    end, energy = naive_flow(kernel, points, controls)
+    assert trajectory.states.shape == (n_steps + 1, n, dim)
+    assert torch.equal(trajectory.states[0], points)
+    close(trajectory.states[-1], end, 1e-13)
+    close(trajectory.energy, energy, 1e-13)
+
+
+@every_kernel
+@every_shape
+def test_adjoint_agrees_with_autograd(kernel, n, n_controls, dim, n_steps):
+    points, controls, costates = problem(n, n_controls, dim, n_steps)
+
+    def cost(z, a):
+        end, energy = naive_flow(kernel, z, a)
+        return energy + (costates * end).sum()
+
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    by_points, by_controls = autograd(cost, points, controls)
+    close(adjoint.costates, by_points)
+    close(adjoint.gradient, by_controls)
+    assert adjoint.natural is None
+
+
+@every_kernel
+@every_shape
+def test_adjoint_agrees_with_central_differences(kernel, n, n_controls, dim, n_steps):
+    points, controls, costates = problem(n, n_controls, dim, n_steps, seed=1)
+
+    def cost(z, a):
+        trajectory = flow.forward(ENGINE, kernel, z, a)
+        return trajectory.energy + (costates * trajectory.states[-1]).sum()
+
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    along_z, along_a, _ = problem(n, n_controls, dim, n_steps, seed=2)
+    expected = slope_along(lambda z: cost(z, controls), points, along_z)
+    assert float((adjoint.costates * along_z).sum()) == pytest.approx(expected, rel=1e-5)
+    expected = slope_along(lambda a: cost(points, a), controls, along_a)
+    assert float((adjoint.gradient * along_a).sum()) == pytest.approx(expected, rel=1e-5)
+
+
+@every_kernel
+@pytest.mark.parametrize("n_controls", [6, 3])
+def test_adjoint_is_exact_where_points_coincide(kernel, n_controls):
+    points, controls, costates = problem(6, n_controls, 2, 3)
+    points[1], points[4] = points[0], points[0]
+
+    def cost(z, a):
+        end, energy = naive_flow(kernel, z, a)
+        return energy + (costates * end).sum()
+
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    by_points, by_controls = autograd(cost, points, controls)
+    close(adjoint.costates, by_points)
+    close(adjoint.gradient, by_controls)
+
+
+@every_kernel
+@given(n_steps=st.integers(1, 8), dim=st.integers(1, 4), seed=st.integers(0, 2**31))
+def test_one_point_moves_on_a_straight_line(kernel, n_steps, dim, seed):
+    """kappa(0) = 1: z(1) = z(0) + dt sum a, energy = dt sum |a|^2, and the adjoint is linear."""
+    points, controls, costates = problem(1, 1, dim, n_steps, seed)
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    torch.testing.assert_close(trajectory.states[-1], points + controls.mean(0))
+    torch.testing.assert_close(trajectory.energy, controls.square().sum() / n_steps)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates, natural=True)
+    torch.testing.assert_close(adjoint.costates, costates)
+    torch.testing.assert_close(adjoint.gradient, (costates + 2 * controls) / n_steps)
+    torch.testing.assert_close(adjoint.natural, controls + costates / 2)
+
+
+@every_shape
+def test_zero_controls_are_the_identity(n, n_controls, dim, n_steps):
+    points, controls, costates = problem(n, n_controls, dim, n_steps)
+    controls.zero_()
+    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
+    assert all(torch.equal(state, points) for state in trajectory.states)
+    assert trajectory.energy.item() == 0.0
+    adjoint = flow.backward(ENGINE, Kernel(), trajectory, controls, costates)
+    assert torch.equal(adjoint.costates, costates)
+
+
+@every_kernel
+def test_energy_is_positive(kernel):
+    points, controls, _ = problem(12, 12, 2, 3)
+    assert flow.forward(ENGINE, kernel, points, controls).energy > 0
+
+
+@every_kernel
+@pytest.mark.parametrize("n_controls", [7, 4])
+def test_transport_of_the_training_points_repeats_the_flow(kernel, n_controls):
+    points, controls, _ = problem(7, n_controls, 3, 4)
+    states = flow.forward(ENGINE, kernel, points, controls).states
+    centers = states[:-1, :n_controls]
+    carried = flow.transport(ENGINE, kernel, points, centers, controls)
+    torch.testing.assert_close(carried, states, rtol=1e-13, atol=1e-13)
+
+
+def test_transport_of_no_points_is_no_points():
+    points, controls, _ = problem(5, 5, 2, 3)
+    centers = flow.forward(ENGINE, Kernel(), points, controls).states[:-1]
+    assert flow.transport(ENGINE, Kernel(), points[:0], centers, controls).shape == (4, 0, 2)
+
+
+def test_the_other_points_do_not_steer():
+    points, controls, _ = problem(9, 4, 2, 3)
+    alone = flow.forward(ENGINE, Kernel(), points[:4], controls)
+    among = flow.forward(ENGINE, Kernel(), points, controls)
+    torch.testing.assert_close(among.states[:, :4], alone.states)
+    torch.testing.assert_close(among.energy, alone.energy)
+
+
+def test_points_stay_in_order_on_the_line():
+    """A flow of small steps is increasing in one dimension: a diffeomorphism."""
+    points, controls, _ = problem(15, 15, 1, 50)
+    points = points.sort(0).values
+    states = flow.forward(ENGINE, Kernel(width=1.0), points, controls).states
+    assert (states.diff(dim=1) > 0).all()
+
+
+@every_kernel
+def test_natural_gradient_is_the_gradient_without_the_kernel(kernel):
+    """2 dt K_SS natural = dG/da, exactly where every point is a control point."""
+    points, controls, costates = problem(8, 8, 2, 3)
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates, natural=True)
+    for i in range(3):
+        matrix = gram(kernel, trajectory.states[i], trajectory.states[i])
+        close(2 / 3 * matrix @ adjoint.natural[i], adjoint.gradient[i], 1e-13)
+
+
+@every_kernel
+@pytest.mark.parametrize("n_controls", [5, 1])
+def test_natural_gradient_of_a_subset_is_so_up_to_its_ridge(kernel, n_controls):
+    points, controls, costates = problem(11, n_controls, 2, 3)
+    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates, natural=True)
+    for i in range(3):
+        centers = trajectory.states[i, :n_controls]
+        matrix = gram(kernel, centers, centers) + flow._RIDGE * torch.eye(n_controls).double()
+        close(2 / 3 * matrix @ adjoint.natural[i], adjoint.gradient[i], 1e-12)
+    assert flow._RIDGE <= 1e-4
+
+
+def test_natural_gradient_of_a_subset_survives_equal_control_points():
+    points, controls, costates = problem(9, 4, 2, 2)
+    points[1] = points[0]
+    controls[:, 1] = controls[:, 0]
+    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
+    adjoint = flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=True)
+    assert adjoint.natural.isfinite().all()
+
+
+@pytest.mark.parametrize("n_controls", [7, 4])
+def test_asking_for_the_natural_gradient_changes_nothing_else(n_controls):
+    points, controls, costates = problem(7, n_controls, 2, 3)
+    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
+    without, with_it = (
+        flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=natural)
+        for natural in (False, True)
+    )
+    assert torch.equal(without.gradient, with_it.gradient)
+    assert torch.equal(without.costates, with_it.costates)
+
+
+@every_kernel
+@pytest.mark.parametrize("n_controls", [20, 6])
+def test_float32_is_close_to_float64(kernel, n_controls):
+    def run(dtype):
+        points, controls, costates = problem(20, n_controls, 3, 4, dtype=dtype)
+        trajectory = flow.forward(ENGINE, kernel, points, controls)
+        adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+        assert trajectory.states.dtype == adjoint.gradient.dtype == adjoint.costates.dtype == dtype
+        assert trajectory.energy.dtype == torch.float64
+        return trajectory.states, trajectory.energy, adjoint.gradient, adjoint.costates
+
+    for single, double in zip(run(torch.float32), run(torch.float64), strict=True):
+        close(single.double(), double, 1e-5)
+
+
+@pytest.mark.parametrize("n_controls", [7, 4])
+def test_arguments_are_left_alone(n_controls):
+    arguments = problem(7, n_controls, 2, 3)
+    before = [tensor.clone() for tensor in arguments]
+    points, controls, costates = arguments
+    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
+    states = trajectory.states.clone()
+    flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=True)
+    assert all(map(torch.equal, before, arguments))
+    assert torch.equal(trajectory.states, states)
