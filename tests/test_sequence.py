@@ -114,7 +114,7 @@ def test_any_text_is_read_or_refused_as_a_sequence(text):
     [
         ("", "is empty"),
         ("   ", "is empty"),
-        ("()", "is empty"),
+        ("()", "nothing between two brackets"),
         ("ABA", "cannot be read at 'B'; use the letters A and D"),
         ("2AD", "cannot be read at '2'"),
         ("A^", r"cannot be read at '\^'"),

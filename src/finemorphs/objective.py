@@ -100,8 +100,11 @@ class Objective:
         self.inputs = inputs
         self.targets = targets
         self.weights = weights
-        self._passes = partial(self._both_passes, natural=False)
-        self._natural_passes = partial(self._both_passes, natural=True)
+        # With a subset the metric of the controls is solved for on the host's command.
+        full = sequence.n_controls == len(inputs)
+        record = engine.recorded if full else (lambda function: function)
+        self._passes = record(partial(self._both_passes, natural=False))
+        self._natural_passes = record(partial(self._both_passes, natural=True))
 
     def evaluate(self, theta: Tensor, sigma: float, natural: bool = True) -> Evaluation:
         """Value, gradient and, if asked for, the natural gradient at theta."""

@@ -40,7 +40,7 @@ def parse(notation: str) -> str:
             f"sequence must be text such as 'ADA' or 'AD^4A', not {type(notation).__name__}."
         )
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda m: "^" + m[0].translate(_SUPERSCRIPTS), notation)
-    text = re.sub(r"\s+|\*\*|\^", lambda m: "^" if m[0].strip() else "", text).upper()
+    text = re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text).replace("**", "^").upper()
     tokens = re.findall(r"[AD()]|\^?\d+|.", text)
     letters, rest = _parse_group(notation, tokens, depth=0)
     if rest:
@@ -58,10 +58,9 @@ def _parse_group(notation: str, tokens: list[str], depth: int) -> tuple[str, lis
         if token in ("A", "D"):
             unit = token
         elif token == "(" and depth < 20:
-            unit, tokens = _parse_group(notation, tokens, depth + 1)
-            if not tokens:
-                raise SequenceError(f"sequence {notation!r} has an opening bracket left open.")
-            tokens = tokens[1:]
+            unit, (_, *tokens) = _parse_group(notation, tokens, depth + 1)
+            if not unit:
+                raise SequenceError(f"sequence {notation!r} has nothing between two brackets.")
         elif token == ")":
             return letters, [token, *tokens]
         else:
@@ -168,14 +167,14 @@ class Chain:
     def _inner(self, dims: int | SequenceOf[int] | None) -> list[int | None]:
         if dims is None:
             return [None] * self.m
-        if isinstance(dims, int):
-            return [dims] * self.m
+        if isinstance(dims, (int, np.integer)):
+            return [int(dims)] * self.m
         if len(dims) != self.m:
             raise DimensionError(
                 f"dims has {len(dims)} values but the sequence {canonical(self.letters)!r} has "
                 f"{self.m} inner dimensions; give one value, or {self.m}."
             )
-        return list(dims)
+        return [int(d) for d in dims]
 
     def _advice(self, q: int) -> str:
         if q == self.m:
@@ -284,6 +283,11 @@ class ModuleSequence:
     def diffeos(self) -> tuple[Diffeo, ...]:
         """The D modules in their order."""
         return tuple(m for m in self.modules if isinstance(m, Diffeo))
+
+    @property
+    def n_controls(self) -> int:
+        """Number N_S of control points; 0 without a D module."""
+        return self.diffeos[0].n_controls if self.diffeos else 0
 
     @property
     def affines(self) -> tuple[Affine, ...]:

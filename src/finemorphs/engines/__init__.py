@@ -44,7 +44,9 @@ def _choose_device(engine: str, device: str) -> torch.device:
             f"device {device!r} is not a PyTorch device; use 'auto', 'cpu' or 'cuda'."
         ) from error
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise EngineError(f"device {device!r} was asked for, but PyTorch finds no CUDA device here.")
+        raise EngineError(
+            f"device {device!r} was asked for, but PyTorch finds no CUDA device here."
+        )
     if engine in ("auto", "cpu") and place.type != "cpu":
         raise EngineError(
             f"engine {engine!r} works on the CPU, not on {device!r}; use device='cpu', or "

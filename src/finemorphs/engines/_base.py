@@ -18,12 +18,15 @@ by the sums. No engine but the reference holds an n x n_S array.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
 
 from finemorphs._typing import Tensor
 from finemorphs.kernels import Kernel
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Passes"]
+
+Passes: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 
 class Engine(ABC):
@@ -53,3 +56,7 @@ class Engine(ABC):
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
         """K(x, x) a; an engine that gains from the pair's symmetry overrides it."""
         return self.product(kernel, x, x, a)
+
+    def recorded(self, function: Passes) -> Passes:
+        """The same function of tensors, in a form that is fast to call again and again."""
+        return function

@@ -136,6 +136,7 @@ def minimize(
         Pairs to begin with, usually none; holds those of the end afterwards.
     max_iter : int
     max_evaluations : int, optional
+        Looked at after each iteration.
     relative_tolerance, absolute_tolerance : float
         The end is reached when the decrease over one iteration is under
         ``max(absolute_tolerance, relative_tolerance * |f|)``; both 0: never.
@@ -145,7 +146,7 @@ def minimize(
     Returns
     -------
     Result
-        The best point; values that are not finite are never accepted.
+        Where it ended; values that are not finite are never accepted.
     """
     point, current, n_evaluations = start.clone(), function(start), 1
     if not math.isfinite(current.value):

@@ -48,7 +48,7 @@ def weak_wolfe(
         candidate = torch.add(point, direction, alpha=step)
         current = function(candidate)
         value = current.value
-        too_long = not value <= start.value + _C1 * step * slope0 + slack
+        too_long = not -math.inf < value <= start.value + _C1 * step * slope0 + slack
         if too_long or not bool(torch.isfinite(current.gradient).all()):
             high = step
             step = _shorter(low, low_value, low_slope, high, value)

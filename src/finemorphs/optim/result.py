@@ -51,7 +51,7 @@ class Result(Generic[E]):
     Attributes
     ----------
     point : Tensor
-        The best point found.
+        The last point that was accepted; the best one, up to the rounding of the values.
     evaluation : Evaluation
         The function there.
     gradient_norm : float
@@ -73,5 +73,5 @@ class Result(Generic[E]):
 
     @property
     def value(self) -> float:
-        """The smallest value found."""
+        """The value there."""
         return self.evaluation.value

@@ -30,7 +30,7 @@ _RIDGE = 0.01
 _FLOOR = 0.01
 _ALL_ROWS = 50_000  # up to here every row is taken; beyond, a sample of them
 _SAMPLE = 2_000
-_CHUNK = 4_096
+_CHUNK_NUMBERS = 2**24  # differences x_j - x_i held at once
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,12 @@ def local_variance(x: Array, y: Array, weights: Array, rng: np.random.Generator)
         return np.zeros(y.shape[1])
     places = max(2, min(2 * d + 1, int(weights.sum()) // 5))
     rows = np.arange(n) if n <= _ALL_ROWS else np.sort(rng.choice(n, _SAMPLE, replace=False))
-    search = NearestNeighbors(n_neighbors=min(places, n)).fit(x)
+    # So many rows fill the places even if they are the lightest.
+    enough = min(int(np.searchsorted(np.cumsum(np.sort(weights)), places)) + 1, n)
+    search = NearestNeighbors(n_neighbors=enough).fit(x)
     total, mass = np.zeros(y.shape[1]), 0.0
-    for chunk in np.array_split(rows, -(-len(rows) // _CHUNK)):
+    at_once = max(1, _CHUNK_NUMBERS // (enough * d))
+    for chunk in np.array_split(rows, -(-len(rows) // at_once)):
         neighbours = _neighbours(search, x, chunk)
         residuals, share = _nearest_residuals(x, y, weights, chunk, neighbours, places)
         importance = weights[chunk] * share

@@ -112,32 +112,32 @@ class _Run:
 
     def rounds(self) -> None:
         """All rounds, the last one to the fine tolerance."""
-        target = self.settings.target
+        sigma, target = self.settings.sigma, self.settings.target
         history = History(self.settings.memory)
         reached = target is None
         for self.round in range(1, _MAX_ROUNDS + 1):
             last = reached or self.round == _MAX_ROUNDS
-            ended_early = self._minimize(history, _FINE if last else _COARSE)
+            ended_early = self._minimize(sigma, history, _FINE if last else _COARSE)
             if last or ended_early:
                 return
             assert target is not None
             reached = self._mean_squared_error() <= target
             if not reached:
-                self.sigma /= _SHRINK
+                sigma /= _SHRINK
                 history.clear()
 
-    def _minimize(self, history: History, floor: float) -> bool:
+    def _minimize(self, sigma: float, history: History, floor: float) -> bool:
         """Minimise at this sigma; True when a callback or the clock has ended training."""
         settings, before = self.settings, self.n_evaluations
         stopped = False
 
         def evaluate(theta: Tensor) -> Evaluation:
-            return self.objective.evaluate(theta, self.sigma, settings.natural)
+            return self.objective.evaluate(theta, sigma, settings.natural)
 
         def record(iteration: Iteration[Evaluation]) -> str | None:
             nonlocal stopped
             self.n_evaluations = before + iteration.n_evaluations
-            self.theta, self.evaluation = iteration.point, iteration.evaluation
+            self._keep(sigma, iteration.point, iteration.evaluation)
             status = self._record()
             stopped = status is not None
             return status
@@ -152,9 +152,13 @@ class _Run:
             callback=record,
         )
         self.n_evaluations = before + result.n_evaluations
-        self.theta, self.evaluation = result.point, result.evaluation
+        self._keep(sigma, result.point, result.evaluation)
         self.status, self.converged = result.status, result.converged
         return stopped
+
+    def _keep(self, sigma: float, theta: Tensor, evaluation: Evaluation) -> None:
+        """What has been reached; the three belong together."""
+        self.sigma, self.theta, self.evaluation = sigma, theta, evaluation
 
     def _record(self) -> str | None:
         """Note an iteration and tell the callbacks; a sentence if training has to end."""
