@@ -39,8 +39,8 @@ class Halved(Point):
     metric: torch.Tensor | None = None
 
     def complete(self, vector, natural):
-        half = len(vector) // 2
-        return torch.cat([natural[:half], (self.metric * vector)[half:]])
+        half = len(natural) // 2
+        return torch.cat([natural[:half], self.metric[half:] * vector[half:]])
 
 
 def normal(*shape, seed=0, dtype=torch.float64):

@@ -17,11 +17,11 @@ affine move and only the Schur complement of the curvature is left; c = 0.02 sta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 
-from finemorphs._typing import Tensor
+from finemorphs._typing import Tensor, Vector
 from finemorphs.engines import Engine
 from finemorphs.modules import Affine, Forward
 from finemorphs.sequence import ModuleSequence
@@ -60,16 +60,22 @@ class Evaluation:
     squared_errors: Tensor
     affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
 
-    def complete(self, vector: Tensor, natural: Tensor) -> Tensor:
+    def complete(self, vector: Vector, natural: Tensor) -> Tensor:
         """The metric at this point applied to a combination of gradients.
 
         ``natural`` is the same combination of natural gradients: right on the controls as it
-        is; on the affine modules the metric of this point is solved for.
+        is; on the affine modules the metric of this point is solved for, which is all that
+        ``vector`` is asked for.
         """
         result = natural.clone()
-        for place, module, metric in self.affine_metrics:
-            result[place] = module.solve(metric, vector[place])
+        for (place, module, _), factor in zip(self.affine_metrics, self._factors, strict=True):
+            result[place] = module.solve(factor, vector[place])
         return result
+
+    @cached_property
+    def _factors(self) -> list[Tensor]:
+        """Cholesky factors of the affine metrics."""
+        return [torch.linalg.cholesky(metric) for _, _, metric in self.affine_metrics]
 
 
 class Objective:

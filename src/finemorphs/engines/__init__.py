@@ -3,7 +3,7 @@
 | name | where | needs |
 |---|---|---|
 | ``reference`` | dense PyTorch on any device; the specification | O(n n_S) memory |
-| ``cpu`` | fused numba loops | numba |
+| ``cpu`` | fused vector code, compiled by LLVM on first use | llvmlite |
 
 ``auto`` takes the fastest that this machine has.
 """

@@ -96,10 +96,9 @@ class Affine:
         diagonal += _JITTER * diagonal.mean()
         return matrix
 
-    def solve(self, metric: Tensor, gradient: Tensor) -> Tensor:
-        """The flat vector gradient B^-1."""
+    def solve(self, factor: Tensor, gradient: Tensor) -> Tensor:
+        """The flat vector gradient B^-1, given the Cholesky factor of B."""
         table = gradient.view(self.d_out, self.d_in + 1).double()
-        factor = torch.linalg.cholesky(metric)
         return torch.cholesky_solve(table.T, factor).T.to(gradient.dtype).reshape(-1)
 
     def _excess(self, theta: Tensor) -> Tensor:

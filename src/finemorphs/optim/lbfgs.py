@@ -15,14 +15,15 @@ The loops are run on coefficients. With U the upper triangle of the matrix s_i .
     U alpha = S g                      r = gamma H0 (g - Y^T alpha)
     U^T c = diag(U) alpha - Y r        H g = r + S^T c
 
-so that the long vectors are touched by a few matrix-vector products and no Python loop.
+so that the long vectors are touched by four matrix-vector products (five without a metric)
+and no Python loop: S g of one iteration gives S y of the next, and of g - Y^T alpha only the
+part is made that ``complete`` asks for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -36,16 +37,24 @@ __all__ = ["History", "minimize"]
 E = TypeVar("E", bound=Evaluation)
 
 
-@dataclass
 class History:
-    """The last ``memory`` pairs (s, y) and, with a metric, the natural differences z."""
+    """The last ``memory`` pairs (s, y) and, with a metric, the natural differences z.
 
-    memory: int
-    steps: Tensor = field(init=False)
-    differences: Tensor = field(init=False)
-    naturals: Tensor | None = field(init=False, default=None)
-    products: Tensor = field(init=False)
-    _order: list[int] = field(init=False, default_factory=list)
+    Parameters
+    ----------
+    memory : int
+        How many pairs are kept.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.steps: Tensor | None = None
+        self.differences: Tensor | None = None
+        self.naturals: Tensor | None = None
+        self._upper: Tensor | None = None  # s_i . y_j where y_j is not older than s_i
+        self._order: list[int] = []  # rows from the oldest pair to the newest
+        # S g at the evaluation it was last needed for: also gives S y of the next pair.
+        self._slopes: tuple[Evaluation, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._order)
@@ -53,27 +62,32 @@ class History:
     def clear(self) -> None:
         """Forget every pair."""
         self._order = []
+        self._slopes = None
 
     def add(self, step: Tensor, old: Evaluation, new: Evaluation) -> bool:
         """Keep a pair if its curvature s . y is positive; say whether it was kept."""
-        if self.memory == 0:
-            return False
-        if not hasattr(self, "steps"):
-            self._allocate(step, new.natural is not None)
         difference = new.gradient - old.gradient
         curvature = torch.dot(step, difference)
         floor = torch.finfo(step.dtype).eps * step.norm() * difference.norm()
-        if not bool(curvature > floor):
+        if self.memory == 0 or not bool(curvature > floor):
             return False
+        steps, differences, upper = self._storage(step, new.natural is not None)
+        before = self._step_slopes(old)
+        self._slopes = None
+        after = self._step_slopes(new)
         row = self._order.pop(0) if len(self._order) == self.memory else len(self._order)
-        self.steps[row] = step
-        self.differences[row] = difference
-        if self.naturals is not None and new.natural is not None and old.natural is not None:
-            torch.sub(new.natural, old.natural, out=self.naturals[row])
         self._order.append(row)
         used = len(self._order)
-        self.products[row, :used] = (self.differences[:used] @ step).double()
-        self.products[:used, row] = (self.steps[:used] @ difference).double()
+        upper[: len(after), row] = after - before
+        upper[row, row] = curvature
+        steps[row] = step
+        differences[row] = difference
+        if self.naturals is not None and new.natural is not None and old.natural is not None:
+            torch.sub(new.natural, old.natural, out=self.naturals[row])
+        slopes = after.new_empty(used)
+        slopes[: len(after)] = after
+        slopes[row] = torch.dot(step, new.gradient)
+        self._slopes = (new, slopes)
         return True
 
     def direction(self, current: Evaluation) -> Tensor:
@@ -84,34 +98,57 @@ class History:
                 size = float(current.gradient.norm())
                 return current.gradient * (-1.0 / max(size, 1e-30))
             return -current.complete(current.gradient, natural)
-        used = len(self._order)
-        order = torch.tensor(self._order, device=self.steps.device)
-        s, y = self.steps[:used], self.differences[:used]
-        upper = self.products[order][:, order].triu()
+        steps, differences, products = self._storage(current.gradient, natural is not None)
+        used, newest = len(self._order), self._order[-1]
+        order = torch.tensor(self._order, device=steps.device)
+        s, y = steps[:used], differences[:used]
+        upper = products[order][:, order].triu()
 
-        alpha = _solve(upper, (s @ current.gradient).double()[order], upper=True)
+        alpha = _solve(upper, self._step_slopes(current)[order], upper=True)
         back = torch.empty_like(alpha).index_copy_(0, order, alpha).to(s.dtype)
-        rest = torch.addmv(current.gradient, y.T, back, alpha=-1)
-        newest = self._order[-1]
+        rest = _Combination(current.gradient, y, back)
         if natural is None:
-            gamma = upper[-1, -1] / torch.dot(y[newest], y[newest])
+            image, result = y[newest], rest[:]
         else:
             assert self.naturals is not None
             z = self.naturals[:used]
-            rest = current.complete(rest, torch.addmv(natural, z.T, back, alpha=-1))
             image = current.complete(y[newest], z[newest])
-            gamma = upper[-1, -1] / torch.dot(y[newest], image)
-        rest *= gamma.to(rest.dtype)
+            result = current.complete(rest, torch.addmv(natural, z.T, back, alpha=-1))
+        gamma = upper[-1, -1] / torch.dot(y[newest], image)
+        result *= gamma.to(result.dtype)
 
-        c = _solve(upper.T, upper.diagonal() * alpha - (y @ rest).double()[order], upper=False)
+        right = upper.diagonal() * alpha - (y @ result).double()[order]
+        c = _solve(upper.T, right, upper=False)
         forth = torch.empty_like(c).index_copy_(0, order, c).to(s.dtype)
-        return torch.addmv(rest, s.T, forth).neg_()
+        return torch.addmv(result, s.T, forth).neg_()
 
-    def _allocate(self, like: Tensor, with_metric: bool) -> None:
-        self.steps = like.new_empty(self.memory, len(like))
-        self.differences = torch.empty_like(self.steps)
-        self.naturals = torch.empty_like(self.steps) if with_metric else None
-        self.products = like.new_empty(self.memory, self.memory, dtype=torch.float64)
+    def _step_slopes(self, evaluation: Evaluation) -> Tensor:
+        """S g, one number for each pair, in the order of the rows."""
+        if self._slopes is None or self._slopes[0] is not evaluation:
+            steps = self._storage(evaluation.gradient, evaluation.natural is not None)[0]
+            slopes = steps[: len(self._order)] @ evaluation.gradient
+            self._slopes = (evaluation, slopes.double())
+        return self._slopes[1]
+
+    def _storage(self, like: Tensor, with_metric: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps, differences and their products, made when they are first needed."""
+        if self.steps is None or self.differences is None or self._upper is None:
+            self.steps = like.new_empty(self.memory, len(like))
+            self.differences = torch.empty_like(self.steps)
+            self.naturals = torch.empty_like(self.steps) if with_metric else None
+            self._upper = like.new_zeros(self.memory, self.memory, dtype=torch.float64)
+        return self.steps, self.differences, self._upper
+
+
+class _Combination:
+    """gradient - sum_i coefficient_i row_i, of which only the parts that are asked for are made."""
+
+    def __init__(self, gradient: Tensor, rows: Tensor, coefficients: Tensor) -> None:
+        self._gradient, self._rows, self._coefficients = gradient, rows, coefficients
+
+    def __getitem__(self, place: slice) -> Tensor:
+        rows = self._rows[:, place].T
+        return torch.addmv(self._gradient[place], rows, self._coefficients, alpha=-1)
 
 
 def minimize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from finemorphs._typing import Tensor
+from finemorphs._typing import Tensor, Vector
 
 __all__ = ["Evaluation", "Iteration", "Result"]
 
@@ -25,7 +25,7 @@ class Evaluation(Protocol):
     def natural(self) -> Tensor | None:
         """The metric's image of the gradient, carried linearly; None without a metric."""
 
-    def complete(self, vector: Tensor, natural: Tensor) -> Tensor:
+    def complete(self, vector: Vector, natural: Tensor) -> Tensor:
         """The metric at this point applied to ``vector``, given its carried image."""
 
 
