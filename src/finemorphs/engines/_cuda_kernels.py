@@ -1,0 +1,254 @@
+"""The Triton kernels of the CUDA engine: pack, sum over pairs, add the partial sums.
+
+All four sums of :mod:`finemorphs.engines._base` are one kernel. Each of the *own* points
+x_k goes over the *other* points y_l and gathers, with weights w_kl = own_k . other_l,
+
+    force_k = sum_l g(u_kl) (x_k - y_l) w_kl         value_k = sum_l kappa(u_kl) b_l
+
+A thread owns a few points and keeps their coordinates, weights and sums in registers, so
+that every word it loads serves them all; the others are read in groups of ``LANES`` points,
+whose coordinates lie side by side (one wide load each). Distances come from differences:
+they lose nothing to the distance from the origin, and at the dimensions of a flow they
+cost less than moving a tile between registers and the tensor cores would.
+
+No thread adds to what another wrote. The other points are split into ranges, each range
+writes its own partial sums, and these are added in the order of the ranges, so that the
+same input gives the same bits.
+"""
+
+# Triton's functions are a language of their own, without Python's types.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["add_partials", "pack", "sum_pairs"]
+
+
+@triton.jit(do_not_specialize=["n"])
+def pack(
+    fields,
+    packed,
+    n,
+    D: tl.constexpr,
+    PADDED_D: tl.constexpr,
+    D_POWER: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Fields of shape (n, D) into one (groups, fields * PADDED_D, LANES), zero where padded."""
+    COLUMNS: tl.constexpr = len(fields) * PADDED_D
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.arange(0, D_POWER)
+    source = row[:, None] * D + column[None, :]
+    present = (row < n)[:, None] & (column < D)[None, :]
+    target = (row // LANES * COLUMNS * LANES + row % LANES)[:, None] + column[None, :] * LANES
+    inside = (row < (n + LANES - 1) // LANES * LANES)[:, None] & (column < PADDED_D)[None, :]
+    for f in tl.static_range(len(fields)):
+        block = tl.load(fields[f] + source, mask=present, other=0.0)
+        tl.store(packed + f * PADDED_D * LANES + target, block, mask=inside)
+
+
+@triton.jit
+def _polynomial(v, COEFFICIENTS: tl.constexpr):
+    DEGREE: tl.constexpr = len(COEFFICIENTS) - 1
+    result = tl.full(v.shape, COEFFICIENTS[DEGREE], v.dtype)
+    for i in tl.static_range(DEGREE):
+        result = result * v + COEFFICIENTS[DEGREE - 1 - i]
+    return result
+
+
+@triton.jit
+def _add_lanes(total, terms, first_lane):
+    # total + sum of the lanes. The total enters at the first lane, which is known when
+    # compiling: what is left is one chain of fused multiply-adds.
+    return tl.sum(tl.where(first_lane, terms + total[None, :], terms), axis=0)
+
+
+@triton.jit
+def _own(base, row, n, COLUMNS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr):
+    # The points that the threads own, one each: their numbers, places, and which exist.
+    index = row * BLOCK + tl.arange(0, BLOCK)
+    place = base + (index // LANES).to(tl.int64) * (COLUMNS * LANES) + index % LANES
+    return index, place, index < n
+
+
+@triton.jit(do_not_specialize=["n_own", "n_groups", "groups_per_split"])
+def sum_pairs(
+    own,
+    other,
+    partials,
+    n_own,
+    n_groups,
+    groups_per_split,
+    scale_high,
+    scale_low,
+    D: tl.constexpr,
+    W: tl.constexpr,
+    SELF: tl.constexpr,
+    VALUES: tl.constexpr,
+    CHUNK: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    OTHER_COLUMNS: tl.constexpr,
+    GAUSSIAN: tl.constexpr,
+    VALUE: tl.constexpr,
+    SLOPE: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Partial forces (if W > 0) and values (if VALUES), of shape (splits, columns, n_own).
+
+    Columns of the packed points: D coordinates, W weights, then the D values. With SELF the
+    weights are [p, a] and meet those of the other point as [a, p]. A thread owns ROWS points.
+    CHUNK is D, or less where D is too large for the registers: then a program makes CHUNK
+    columns of the sums, and reads its own points from memory at every step.
+    """
+    dtype: tl.constexpr = own.dtype.element_ty
+    WIDE: tl.constexpr = CHUNK < D
+    SHIFT: tl.constexpr = W // 2 if SELF else 0
+    scale = tl.full((), scale_high, dtype) + tl.full((), scale_low, dtype)
+    first_row = tl.program_id(0) * ROWS
+    chunk = 0
+    if WIDE:
+        chunk = tl.program_id(2) * CHUNK
+
+    x = ()
+    weights = ()
+    force = ()
+    value = ()
+    for r in tl.static_range(ROWS):
+        index, place, valid = _own(own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK)
+        for j in tl.static_range(CHUNK):
+            x += (tl.load(place + (chunk + j) * LANES, mask=valid, other=0.0),)
+            force += (tl.zeros((BLOCK,), dtype),)
+            value += (tl.zeros((BLOCK,), dtype),)
+        if not WIDE:
+            for j in tl.static_range(W):
+                weights += (tl.load(place + (D + j) * LANES, mask=valid, other=0.0),)
+
+    split = tl.program_id(1)
+    first = split * groups_per_split
+    last = tl.minimum(first + groups_per_split, n_groups)
+    lane = tl.arange(0, LANES)
+    first_lane = (lane == 0)[:, None]
+    other += first.to(tl.int64) * (OTHER_COLUMNS * LANES) + lane
+    for _group in range(first, last):
+        square = ()
+        weight = ()
+        for _r in tl.static_range(ROWS):
+            square += (tl.zeros((LANES, BLOCK), dtype),)
+            weight += (tl.zeros((LANES, BLOCK), dtype),)
+        if WIDE:
+            for c in range(0, D, CHUNK):
+                for j in tl.static_range(CHUNK):
+                    y_j = tl.load(other + (c + j) * LANES)[:, None]
+                    sums = ()
+                    for r in tl.static_range(ROWS):
+                        index, place, valid = _own(
+                            own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK
+                        )
+                        x_j = tl.load(place + (c + j) * LANES, mask=valid, other=0.0)
+                        difference = x_j[None, :] - y_j
+                        sums += (square[r] + difference * difference,)
+                    square = sums
+            for c in range(0, W, CHUNK):
+                for j in tl.static_range(CHUNK):
+                    w_j = tl.load(other + (D + (c + j + SHIFT) % W) * LANES)[:, None]
+                    sums = ()
+                    for r in tl.static_range(ROWS):
+                        index, place, valid = _own(
+                            own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK
+                        )
+                        own_j = tl.load(place + (D + c + j) * LANES, mask=valid, other=0.0)
+                        sums += (weight[r] + own_j[None, :] * w_j,)
+                    weight = sums
+        else:
+            for j in tl.static_range(D):
+                y_j = tl.load(other + j * LANES)[:, None]
+                sums = ()
+                for r in tl.static_range(ROWS):
+                    difference = x[r * D + j][None, :] - y_j
+                    sums += (square[r] + difference * difference,)
+                square = sums
+            for j in tl.static_range(W):
+                w_j = tl.load(other + (D + (j + SHIFT) % W) * LANES)[:, None]
+                sums = ()
+                for r in tl.static_range(ROWS):
+                    sums += (weight[r] + weights[r * W + j][None, :] * w_j,)
+                weight = sums
+
+        kernel = ()
+        slope = ()
+        for r in tl.static_range(ROWS):
+            v = square[r] * scale if GAUSSIAN else tl.sqrt(square[r]) * scale
+            decay = tl.exp2(-v)
+            kernel += (_polynomial(v, VALUE) * decay,)
+            slope += (weight[r] * (_polynomial(v, SLOPE) * decay),)
+        # Rows innermost: neighbours in the instruction stream then share an operand, and
+        # reading registers, not arithmetic, is what limits these sums.
+        forces = ()
+        values = ()
+        for j in tl.static_range(CHUNK):
+            if VALUES:
+                b_j = tl.load(other + (D + W + chunk + j) * LANES)[:, None]
+                for r in tl.static_range(ROWS):
+                    values += (_add_lanes(value[j * ROWS + r], kernel[r] * b_j, first_lane),)
+            if W > 0:
+                y_j = tl.load(other + (chunk + j) * LANES)[:, None]
+                for r in tl.static_range(ROWS):
+                    term = slope[r] * (x[r * CHUNK + j][None, :] - y_j)
+                    forces += (_add_lanes(force[j * ROWS + r], term, first_lane),)
+        if W > 0:
+            force = forces
+        if VALUES:
+            value = values
+        other += OTHER_COLUMNS * LANES
+
+    COLUMNS: tl.constexpr = (D if W > 0 else 0) + (D if VALUES else 0)
+    stride = n_own.to(tl.int64)
+    partials += (split * COLUMNS + chunk) * stride
+    for r in tl.static_range(ROWS):
+        index, place, valid = _own(own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK)
+        for j in tl.static_range(CHUNK):
+            if W > 0:
+                tl.store(partials + j * stride + index, force[j * ROWS + r], mask=valid)
+            if VALUES:
+                target = partials + (COLUMNS - D + j) * stride + index
+                tl.store(target, value[j * ROWS + r], mask=valid)
+
+
+@triton.jit(do_not_specialize=["n", "columns", "first_column", "splits"])
+def add_partials(
+    partials,
+    total,
+    n,
+    columns,
+    first_column,
+    splits,
+    factor_high,
+    factor_low,
+    D: tl.constexpr,
+    SPLITS_BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """factor * sum over the splits of D columns of the partial sums, as (n, D)."""
+    dtype: tl.constexpr = partials.dtype.element_ty
+    factor = tl.full((), factor_high, dtype) + tl.full((), factor_low, dtype)
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.program_id(1)
+    valid = row < n
+    stride = n.to(tl.int64)
+    partials += (first_column + column) * stride + row[None, :]
+    result = tl.zeros((BLOCK,), dtype)
+    for first in range(0, splits, SPLITS_BLOCK):
+        split = first + tl.arange(0, SPLITS_BLOCK)
+        block = tl.load(
+            partials + (split * columns)[:, None] * stride,
+            mask=(split < splits)[:, None] & valid[None, :],
+            other=0.0,
+        )
+        result += tl.sum(block, axis=0)
+    tl.store(total + row.to(tl.int64) * D + column, result * factor, mask=valid)
