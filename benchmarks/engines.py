@@ -266,6 +266,57 @@ def fits(s: Setting) -> Iterator[Row]:
             )
 
 
+MEMORY = """
+import json, resource, sys, time
+import torch
+import finemorphs.estimators  # all that a fit imports
+from finemorphs.engines import choose_engine
+from finemorphs.objective import Objective
+from finemorphs.optim import History, minimize
+from finemorphs.sequence import ModuleSequence
+torch.set_num_threads(int(sys.argv[1]))
+n, dim, memory = 41157, 10, 25
+engine, device = choose_engine("cpu")
+sequence = ModuleSequence.build("ADA", dim, 1, n)
+x = torch.randn(n, dim, generator=torch.Generator().manual_seed(0))
+function = Objective(sequence, engine, x, x[:, :1].sin())
+history = History(memory)
+class Pair:
+    def __init__(self, gradient):
+        self.gradient = self.natural = gradient
+def fill():  # as full as it gets
+    zero = Pair(torch.zeros(sequence.n_parameters))
+    for i in range(memory):
+        step = torch.full((sequence.n_parameters,), 1e-3 * (i + 1))
+        assert history.add(step, zero, Pair(step))
+    history._slopes = None
+fill()
+theta = 1e-4 * torch.randn(sequence.n_parameters, generator=torch.Generator().manual_seed(1))
+start = time.perf_counter()
+result = minimize(lambda t: function.evaluate(t, 0.3), theta, history=history, max_iter=1)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([seconds / result.n_evaluations, result.n_evaluations, peak]))
+"""
+
+
+def memory(s: Setting) -> Iterator[Row]:
+    """A step of a fit with a full history, N = 41157: peak memory of the whole process."""
+    if s.device.type != "cpu":
+        return
+    command = [sys.executable, "-c", MEMORY, str(torch.get_num_threads())]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seconds, n, peak = json.loads(output.splitlines()[-1])
+    note = f"peak {peak / 1e9:.2f} GB with 25 pairs of history, goal under 2 GB; {n} evaluations"
+    size = 41157
+    yield Row(
+        f"evaluation within a fit, ADA, T = 10, N = {size}, d = 10",
+        {s.fast.name: seconds},
+        20 * size * size,
+        note=note,
+    )
+
+
 ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "products": products,
     "passes": passes,
@@ -273,6 +324,7 @@ ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "evaluations": evaluations,
     "optimiser": optimiser,
     "fits": fits,
+    "memory": memory,
 }
 
 

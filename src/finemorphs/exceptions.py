@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConvergenceWarning",
+    "DatasetError",
     "DimensionError",
     "EngineError",
     "FineMorphsError",
@@ -33,6 +34,10 @@ class EngineError(FineMorphsError, RuntimeError):
 
 class ModelFileError(FineMorphsError, ValueError):
     """A model file is damaged, of another kind, or of a newer format."""
+
+
+class DatasetError(FineMorphsError, ValueError):
+    """A dataset is unknown, not at hand, or damaged; the message names the file and the line."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -21,6 +21,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
+import torch
+
 from finemorphs._typing import Tensor
 from finemorphs.kernels import Kernel
 
@@ -56,6 +58,10 @@ class Engine(ABC):
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
         """K(x, x) a; an engine that gains from the pair's symmetry overrides it."""
         return self.product(kernel, x, x, a)
+
+    def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
+        """Whether a first call with these has to compile."""
+        return False
 
     def recorded(self, function: Passes) -> Passes:
         """The same function of tensors, in a form that is fast to call again and again."""

@@ -75,6 +75,39 @@ def _own(base, row, n, COLUMNS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.con
     return index, place, index < n
 
 
+@triton.jit
+def _sum_from_memory(
+    own,
+    other,
+    first_row,
+    n_own,
+    FIRST: tl.constexpr,
+    COUNT: tl.constexpr,
+    SHIFT: tl.constexpr,
+    DISTANCE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    # Of COUNT columns from FIRST on, for every row: squared distances to the lanes, or products.
+    result = ()
+    for r in tl.static_range(ROWS):
+        _index, place, valid = _own(own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK)
+        total = tl.zeros((LANES, BLOCK), own.dtype.element_ty)
+        for c in range(0, COUNT, CHUNK):
+            for j in tl.static_range(CHUNK):
+                mine = tl.load(place + (FIRST + c + j) * LANES, mask=valid, other=0.0)[None, :]
+                theirs = tl.load(other + (FIRST + (c + j + SHIFT) % COUNT) * LANES)[:, None]
+                if DISTANCE:
+                    total += (mine - theirs) * (mine - theirs)
+                else:
+                    total += mine * theirs
+        result += (total,)
+    return result
+
+
 @triton.jit(do_not_specialize=["n_own", "n_groups", "groups_per_split"])
 def sum_pairs(
     own,
@@ -136,49 +169,29 @@ def sum_pairs(
     first_lane = (lane == 0)[:, None]
     other += first.to(tl.int64) * (OTHER_COLUMNS * LANES) + lane
     for _group in range(first, last):
-        square = ()
-        weight = ()
-        for _r in tl.static_range(ROWS):
-            square += (tl.zeros((LANES, BLOCK), dtype),)
-            weight += (tl.zeros((LANES, BLOCK), dtype),)
         if WIDE:
-            for c in range(0, D, CHUNK):
-                for j in tl.static_range(CHUNK):
-                    y_j = tl.load(other + (c + j) * LANES)[:, None]
-                    sums = ()
-                    for r in tl.static_range(ROWS):
-                        index, place, valid = _own(
-                            own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK
-                        )
-                        x_j = tl.load(place + (c + j) * LANES, mask=valid, other=0.0)
-                        difference = x_j[None, :] - y_j
-                        sums += (square[r] + difference * difference,)
-                    square = sums
-            for c in range(0, W, CHUNK):
-                for j in tl.static_range(CHUNK):
-                    w_j = tl.load(other + (D + (c + j + SHIFT) % W) * LANES)[:, None]
-                    sums = ()
-                    for r in tl.static_range(ROWS):
-                        index, place, valid = _own(
-                            own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK
-                        )
-                        own_j = tl.load(place + (D + c + j) * LANES, mask=valid, other=0.0)
-                        sums += (weight[r] + own_j[None, :] * w_j,)
-                    weight = sums
+            square = _sum_from_memory(
+                own, other, first_row, n_own, 0, D, 0, True, CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK
+            )
+            weight = _sum_from_memory(
+                own, other, first_row, n_own, D, W, SHIFT, False,
+                CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK,
+            )  # fmt: skip
         else:
-            for j in tl.static_range(D):
-                y_j = tl.load(other + j * LANES)[:, None]
-                sums = ()
-                for r in tl.static_range(ROWS):
-                    difference = x[r * D + j][None, :] - y_j
-                    sums += (square[r] + difference * difference,)
-                square = sums
-            for j in tl.static_range(W):
-                w_j = tl.load(other + (D + (j + SHIFT) % W) * LANES)[:, None]
-                sums = ()
-                for r in tl.static_range(ROWS):
-                    sums += (weight[r] + weights[r * W + j][None, :] * w_j,)
-                weight = sums
+            square = ()
+            weight = ()
+            for r in tl.static_range(ROWS):
+                total = tl.zeros((LANES, BLOCK), dtype)
+                for j in tl.static_range(D):
+                    difference = x[r * D + j][None, :] - tl.load(other + j * LANES)[:, None]
+                    total += difference * difference
+                square += (total,)
+            for r in tl.static_range(ROWS):
+                total = tl.zeros((LANES, BLOCK), dtype)
+                for j in tl.static_range(W):
+                    w_j = tl.load(other + (D + (j + SHIFT) % W) * LANES)[:, None]
+                    total += weights[r * W + j][None, :] * w_j
+                weight += (total,)
 
         kernel = ()
         slope = ()
@@ -187,20 +200,21 @@ def sum_pairs(
             decay = tl.exp2(-v)
             kernel += (_polynomial(v, VALUE) * decay,)
             slope += (weight[r] * (_polynomial(v, SLOPE) * decay),)
-        # Rows innermost: neighbours in the instruction stream then share an operand, and
-        # reading registers, not arithmetic, is what limits these sums.
+        # Rows innermost, one kind of sum after the other: neighbours in the instruction stream
+        # then share an operand, and reading registers is what limits these sums.
         forces = ()
         values = ()
-        for j in tl.static_range(CHUNK):
-            if VALUES:
-                b_j = tl.load(other + (D + W + chunk + j) * LANES)[:, None]
-                for r in tl.static_range(ROWS):
-                    values += (_add_lanes(value[j * ROWS + r], kernel[r] * b_j, first_lane),)
-            if W > 0:
+        if W > 0:
+            for j in tl.static_range(CHUNK):
                 y_j = tl.load(other + (chunk + j) * LANES)[:, None]
                 for r in tl.static_range(ROWS):
                     term = slope[r] * (x[r * CHUNK + j][None, :] - y_j)
                     forces += (_add_lanes(force[j * ROWS + r], term, first_lane),)
+        if VALUES:
+            for j in tl.static_range(CHUNK):
+                b_j = tl.load(other + (D + W + chunk + j) * LANES)[:, None]
+                for r in tl.static_range(ROWS):
+                    values += (_add_lanes(value[j * ROWS + r], kernel[r] * b_j, first_lane),)
         if W > 0:
             force = forces
         if VALUES:

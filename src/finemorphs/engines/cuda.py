@@ -41,7 +41,7 @@ class CUDAEngine(Engine):
 
     float32 sums are right to about 1e-6 of their norm, float64 ones to about 1e-14. Beside
     arguments and results there are a packed copy of the arguments and the partial sums: one
-    set for every range of pairs, about 100 MB at most up to d = 16.
+    set for every range of pairs, at most about 200 MB in all up to d = 16.
     """
 
     name = "cuda"
@@ -212,10 +212,10 @@ class _Tile:
 _TILES = {
     "product": ((16, 4, 4), (32, 2, 4)),
     "adjoint": ((5, 4, 4), (10, 2, 4), (17, 2, 2), (32, 1, 2)),
-    "self_adjoint": ((5, 4, 4), (10, 2, 4), (17, 2, 2), (32, 1, 2)),
+    "self_adjoint": ((5, 4, 4), (10, 3, 2), (17, 2, 2), (32, 1, 2)),
 }
 _WIDE = _Tile(rows=2, lanes=4, chunk=16)
-_BLOCKS_PER_PROCESSOR = 96  # several rounds of all that fit at once, so that the last costs little
+_BLOCKS_PER_PROCESSOR = 128  # several rounds of all that fit at once, so that the last costs little
 _GROUPS_PER_SPLIT = 4  # at least
 
 

@@ -219,6 +219,12 @@ class FineMorphsRegressor(
         )
         objective = self._build_objective(sequence, engine, device, rows, rng_start)
         with Progress(self.verbose) as progress:
+            diffeos = sequence.diffeos
+            if any(engine.needs_compilation(m.kernel, m.dim, theta.dtype) for m in diffeos):
+                progress.say(
+                    f"Compiling the {engine.name} engine for this kernel and dimension; "
+                    "it is kept on disk for the next time."
+                )
             training = train(
                 objective,
                 theta,

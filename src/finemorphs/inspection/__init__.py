@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from finemorphs.inspection.plots import plot_reshaping
+from finemorphs.inspection.plots import plot_panels, plot_reshaping
 
-__all__ = ["plot_reshaping"]
+__all__ = ["plot_panels", "plot_reshaping"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
 
-__all__ = ["plot_reshaping"]
+__all__ = ["plot_panels", "plot_reshaping"]
 
 
 def plot_reshaping(
@@ -77,6 +78,94 @@ def plot_reshaping(
     return figure
 
 
+def plot_panels(
+    states: Sequence[ArrayLike],
+    y: ArrayLike,
+    *,
+    titles: Sequence[str] = (),
+    response_axis: bool = False,
+    n_columns: int = 3,
+    cmap: str = "viridis",
+    label: str = "response",
+) -> Figure:
+    """The same rows at several moments, one panel each (paper, figures "Reshaped sequence").
+
+    All panels share their axes and limits, so that what moves from one panel to the next has
+    moved in the model. The axes are the first three principal axes of all states together.
+    A flow may move points less far than they are spread, along none of these: then
+    ``response_axis=True`` shows it.
+
+    Parameters
+    ----------
+    states : sequence of array-like of shape (n_samples, d)
+        The states of each panel.
+    y : array-like of shape (n_samples,)
+        Responses, the colours.
+    titles : sequence of str, optional
+        One for each panel.
+    response_axis : bool, default=False
+        Upwards is the direction in which the response is linear in the last states, across
+        are the first two principal axes of the rest.
+    n_columns : int, default=3
+        Panels side by side.
+    cmap : str, default="viridis"
+        Colour map of the response.
+    label : str, default="response"
+        What the colour bar is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; save it with ``savefig(path)``.
+    """
+    arrays = [check_array(array, dtype=float) for array in states]
+    y = check_array(y, ensure_2d=False, dtype=float).ravel()
+    check_consistent_length(y, *arrays)
+    stack = np.concatenate(arrays)
+    if response_axis:
+        points, names = _response_axes(stack, y, fitted=arrays[-1]), ("PC 1", "PC 2", "response")
+    else:
+        points, names = _pad(_principal_axes(stack), 3), ("PC 1", "PC 2", "PC 3")
+    points = points.reshape(len(arrays), len(y), 3)
+    plt = _pyplot()
+    n_rows = -(-len(arrays) // n_columns)
+    figure: Figure
+    figure, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(4 * n_columns, 3.7 * n_rows),
+        subplot_kw={"projection": "3d"},
+        layout="constrained",
+        squeeze=False,
+    )
+    size = float(np.clip(4000 / len(y), 1.5, 12))
+    colours: dict[str, Any] = {"c": y, "cmap": cmap, "s": size, "linewidths": 0}
+    limits = list(zip(points.min(axis=(0, 1)), points.max(axis=(0, 1)), strict=True))
+    for i, ax in enumerate(axes.flat):
+        if i >= len(arrays):
+            ax.remove()
+            continue
+        drawn = ax.scatter(*points[i].T, depthshade=False, rasterized=True, **colours)
+        ax.set_title(titles[i] if i < len(titles) else "", y=0.98)
+        _share_axes(ax, limits, names)
+    bar = figure.colorbar(drawn, ax=axes, label=label, shrink=0.6, aspect=30, pad=0.02)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _share_axes(ax: Any, limits: list[tuple[float, float]], names: Sequence[str]) -> None:
+    ax.set(xlim=limits[0], ylim=limits[1], zlim=limits[2])
+    ax.set_box_aspect((1, 1, 0.85), zoom=1.08)
+    ax.view_init(elev=16, azim=-60)
+    ax.locator_params(nbins=3)
+    ax.tick_params(labelsize="x-small", pad=-2)
+    ax.set_xlabel(names[0], labelpad=-6)
+    ax.set_ylabel(names[1], labelpad=-6)
+    ax.set_zlabel(names[2], labelpad=-6)
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_pane_color("white")
+
+
 def _draw_plane(ax: Axes, plane: Array, colours: dict[str, Any]) -> PathCollection:
     points = ax.scatter(*plane.T, **colours)
     ax.set_title("before the diffeomorphism")
@@ -103,15 +192,19 @@ def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
 
 
 def _new_axes() -> tuple[Axes, Axes]:
+    figure = _pyplot().figure(figsize=(12, 5.2), layout="constrained")
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
+    return figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="3d")
+
+
+def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
             "plots need matplotlib, which is not installed; pip install finemorphs[plots]."
         ) from error
-    figure = plt.figure(figsize=(12, 5.2), layout="constrained")
-    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
-    return figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="3d")
+    return plt
 
 
 def _principal_axes(points: Array) -> Array:
@@ -122,10 +215,15 @@ def _principal_axes(points: Array) -> Array:
     return scores
 
 
-def _response_axes(states: Array, y: Array) -> Array:
-    """The states turned: two principal axes of the rest, then the direction of the response."""
-    centred = states - states.mean(axis=0)
-    direction = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0]
+def _response_axes(states: Array, y: Array, fitted: Array | None = None) -> Array:
+    """The states turned: two principal axes of the rest, then the direction of the response.
+
+    The direction is that of the least-squares fit of y on the fitted states, or on all.
+    """
+    fitted = states if fitted is None else fitted
+    mean = fitted.mean(axis=0)
+    centred = states - mean
+    direction = np.linalg.lstsq(fitted - mean, y - y.mean(), rcond=None)[0]
     direction = direction / max(np.linalg.norm(direction), np.finfo(float).tiny)
     height = centred @ direction
     rest = _principal_axes(centred - np.outer(height, direction))

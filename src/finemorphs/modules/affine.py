@@ -26,6 +26,7 @@ __all__ = ["Affine"]
 
 # Relative to the mean of the diagonal: keeps B invertible with lambda = 0 and collinear columns.
 _JITTER = 1e-10
+_ROWS_AT_ONCE = 2**16  # in double precision
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,13 @@ class Affine:
 
     def metric(self, x: Tensor, weights: Tensor | None, curvature: Tensor) -> Tensor:
         """The matrix B of the module docstring, (d_in + 1, d_in + 1), in double precision."""
-        xi = torch.cat([x, x.new_ones(len(x), 1)], 1)
-        weighted = xi if weights is None else xi * weights[:, None]
-        matrix = curvature * (weighted.T @ xi).double()
+        matrix = x.new_zeros(self.d_in + 1, self.d_in + 1, dtype=torch.float64)
+        for begin in range(0, len(x), _ROWS_AT_ONCE):
+            rows = slice(begin, begin + _ROWS_AT_ONCE)
+            xi = torch.nn.functional.pad(x[rows].double(), (0, 1), value=1.0)
+            weighted = xi if weights is None else xi * weights[rows, None]
+            matrix += weighted.T @ xi
+        matrix *= curvature
         diagonal = matrix.diagonal()
         diagonal[:-1] += 2 * self.ridge
         diagonal += _JITTER * diagonal.mean()
