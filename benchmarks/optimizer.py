@@ -1,6 +1,6 @@
 """The objective after n evaluations: natural L-BFGS beside plain, from the same start.
 
-    python benchmarks/optimizer.py --data-dir DIR [--datasets yacht energy] [--sequences ADA]
+    python benchmarks/optimizer.py [--data-dir DIR] [--datasets yacht energy] [--sequences ADA]
         [--split 0] [--out optimizer.json]
 
 Every run has the noise level of the first round and no rounds. Beside the table stands the
@@ -17,32 +17,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from sklearn.model_selection import train_test_split
 
 from finemorphs import FineMorphsRegressor
+from finemorphs.datasets import load_uci
 from finemorphs.sequence import parse
 
 MARKS = {
     "lbfgs": (40, 60, 100, 150, 250, 400, 1000),
     "natural-lbfgs": (40, 60, 100, 150, 250),
 }
-FOLDERS = {"wine": "wine-quality-red", "power": "power-plant", "naval": "naval-propulsion"}
-
-
-def load_split(data_dir: Path, name: str, split: int) -> tuple[np.ndarray, ...]:
-    """X_train, y_train, X_test, y_test of a dataset in the public layout, or of Airfoil."""
-    if name == "airfoil":
-        rows = np.loadtxt(data_dir / "airfoil" / "airfoil_self_noise.dat")
-        train, test = train_test_split(rows, train_size=0.9, shuffle=True, random_state=split + 1)
-        return train[:, :-1], train[:, -1], test[:, :-1], test[:, -1]
-    folder = data_dir / FOLDERS.get(name, name) / "data"
-    rows = np.loadtxt(folder / "data.txt")
-    features = np.loadtxt(folder / "index_features.txt", dtype=int)
-    target = int(np.loadtxt(folder / "index_target.txt"))
-    train = np.loadtxt(folder / f"index_train_{split}.txt", dtype=int)
-    test = np.loadtxt(folder / f"index_test_{split}.txt", dtype=int)
-    X, y = rows[:, features], rows[:, target]
-    return X[train], y[train], X[test], y[test]
 
 
 def first_sigma(X: np.ndarray, y: np.ndarray, seed: int) -> float:
@@ -79,7 +62,7 @@ def trace(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path, help="folder of the datasets")
     parser.add_argument(
         "--datasets", nargs="+", default=["yacht", "energy", "concrete", "airfoil", "wine"]
     )
@@ -94,7 +77,7 @@ def main() -> None:
     with Progress(transient=True) as progress:
         task = progress.add_task("fits", total=2 * len(runs))
         for name, sequence in runs:
-            split = load_split(options.data_dir, name, options.split)
+            split = load_uci(name, data_dir=options.data_dir).split(options.split)
             sigma = first_sigma(split[0], split[1], options.seed)
             row: dict[str, object] = {"dataset": name, "sequence": sequence, "sigma": sigma}
             for optimizer in MARKS:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finemorphs.datasets import make_rings
+from finemorphs.datasets import make_rings, make_tori
 
 
 def test_response_is_minus_cos_4r_on_a_disc_of_several_rings() -> None:
@@ -60,3 +60,28 @@ def test_noise_that_is_no_standard_deviation_is_refused(noise: float) -> None:
 def test_wrong_types_are_refused_by_name(bad: dict[str, object]) -> None:
     with pytest.raises(TypeError, match=next(iter(bad))):
         make_rings(**bad)  # type: ignore[arg-type]
+
+
+def test_tori_are_two_linked_surfaces() -> None:
+    X, y = make_tori(1001, random_state=0)
+    assert X.shape == (1001, 3)
+    assert np.bincount(y).tolist() == [501, 500]
+    flat, upright = X[y == 0], X[y == 1]
+    tube = np.hypot(np.hypot(flat[:, 0], flat[:, 1]) - 1, flat[:, 2])
+    np.testing.assert_allclose(tube, 0.35)
+    tube = np.hypot(np.hypot(upright[:, 0] - 1, upright[:, 2]) - 1, upright[:, 1])
+    np.testing.assert_allclose(tube, 0.35)
+    # The core of the second goes through the hole of the first, and they do not touch.
+    assert (np.hypot(upright[:, 0], upright[:, 1]) < 0.65).any()
+    assert np.linalg.norm(flat[:, None] - upright[None], axis=2).min() > 0.2
+
+
+def test_tori_are_spread_by_area_and_noise_moves_them() -> None:
+    X, y = make_tori(20_000, random_state=0)
+    outside = np.hypot(X[y == 0, 0], X[y == 0, 1]) > 1
+    assert outside.mean() == pytest.approx(0.5 + 0.35 / np.pi, abs=0.01)
+    noisy, _ = make_tori(20_000, noise=0.1, random_state=0)
+    assert np.std(noisy - X) == pytest.approx(0.1, rel=0.02)
+    np.testing.assert_array_equal(make_tori(20_000, random_state=0)[0], X)
+    with pytest.raises(ValueError, match="n_samples"):
+        make_tori(0)

@@ -155,13 +155,13 @@ def plot_panels(
 
 def _share_axes(ax: Any, limits: list[tuple[float, float]], names: Sequence[str]) -> None:
     ax.set(xlim=limits[0], ylim=limits[1], zlim=limits[2])
-    ax.set_box_aspect((1, 1, 0.85), zoom=1.08)
+    ax.set_box_aspect((1, 1, 0.85), zoom=0.95)
     ax.view_init(elev=16, azim=-60)
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="x-small", pad=-2)
     ax.set_xlabel(names[0], labelpad=-6)
     ax.set_ylabel(names[1], labelpad=-6)
-    ax.set_zlabel(names[2], labelpad=-6)
+    ax.set_zlabel(names[2], labelpad=-7)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color("white")
 

@@ -1,0 +1,111 @@
+"""Reading the text files of the public layout; what is wrong is said with file and line."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from finemorphs._typing import Array
+from finemorphs.exceptions import DatasetError
+
+__all__ = ["read_columns", "read_splits", "read_table"]
+
+_AGAIN = "get the file again from its source"
+
+
+def read_table(path: Path, delimiter: str | None = None) -> Array:
+    """The numbers of a text file, one row a line; blank lines and spaces at the end are fine."""
+    if not path.is_file():
+        raise DatasetError(f"{path} is missing; {_AGAIN}, or remove its folder to load it anew.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # an empty file gets an error below
+            table = np.loadtxt(path, delimiter=delimiter, comments=None, ndmin=2)
+    except ValueError as error:
+        raise _explain(path, delimiter) from error
+    if not table.size:
+        raise DatasetError(f"{path} holds no numbers; {_AGAIN}.")
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if len(bad):
+        raise _at_row(path, bad[0], "a value is not finite")
+    return table
+
+
+def read_columns(path: Path, n_columns: int) -> Array:
+    """Numbers of columns, as ``index_features.txt`` and ``index_target.txt`` hold them."""
+    return _read_indices(path, n_columns, "columns")
+
+
+def read_splits(folder: Path, n_rows: int) -> tuple[tuple[Array, Array], ...]:
+    """Training and test rows of ``index_train_0.txt``, .. , as many splits as there are."""
+    numbers = {
+        int(path.stem.rpartition("_")[2])
+        for part in ("train", "test")
+        for path in folder.glob(f"index_{part}_*.txt")
+        if path.stem.rpartition("_")[2].isdecimal()
+    }
+    if not numbers:
+        raise DatasetError(
+            f"{folder / 'index_train_0.txt'} is missing, and there is no other split; {_AGAIN}."
+        )
+    return tuple(_read_split(folder, k, n_rows) for k in range(max(numbers) + 1))
+
+
+def _read_split(folder: Path, k: int, n_rows: int) -> tuple[Array, Array]:
+    paths = [folder / f"index_{part}_{k}.txt" for part in ("train", "test")]
+    train, test = (_read_indices(path, n_rows, "rows") for path in paths)
+    twice = np.flatnonzero(np.isin(test, train))
+    if len(twice):
+        raise _at_row(
+            paths[1], twice[0], f"row {test[twice[0]]} is in {paths[0].name} as well as here"
+        )
+    return train, test
+
+
+def _read_indices(path: Path, size: int, what: str) -> Array:
+    """Whole numbers from 0 to size - 1, on one line or many, none twice."""
+    table = read_table(path)
+    values = table.ravel()
+    bad = np.flatnonzero((values != np.floor(values)) | (values < 0) | (values >= size))
+    if len(bad):
+        text = f"index {values[bad[0]]:g} is not one of the {size} {what} (0 to {size - 1})"
+        raise _at_row(path, bad[0] // table.shape[1], text)
+    _, first = np.unique(values, return_index=True)
+    if len(first) < len(values):
+        again = np.setdiff1d(np.arange(len(values)), first)[0]
+        raise _at_row(path, again // table.shape[1], f"index {values[again]:g} comes a second time")
+    indices: Array = values.astype(np.intp)
+    return indices
+
+
+def _at_row(path: Path, row: int, problem: str) -> DatasetError:
+    number = [number for number, _ in _lines(path)][row]
+    return DatasetError(f"{path}, line {number}: {problem}; {_AGAIN}.")
+
+
+def _explain(path: Path, delimiter: str | None) -> DatasetError:
+    """The first line that cannot be part of a table, for the message."""
+    width = None
+    for number, line in _lines(path):
+        values = line.split(delimiter)
+        for value in values:
+            try:
+                float(value)
+            except ValueError:
+                text = f"{value.strip()[:40]!r} is not a number"
+                return DatasetError(f"{path}, line {number}: {text}; {_AGAIN}.")
+        if width is not None and len(values) != width:
+            text = f"{len(values)} values, but {width} in the lines before"
+            return DatasetError(f"{path}, line {number}: {text}; {_AGAIN}.")
+        width = len(values)
+    return DatasetError(f"{path} cannot be read as a table of numbers; {_AGAIN}.")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, line
