@@ -26,6 +26,8 @@ from finemorphs.engines.keops import KeOpsEngine
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import EngineError
 from finemorphs.kernels import Kernel
+from finemorphs.objective import Objective
+from finemorphs.sequence import ModuleSequence
 
 KERNEL = Kernel("matern", 3, 0.5)
 REFERENCE = ReferenceEngine()
@@ -155,20 +157,16 @@ def pass_rows(engine: CUDAEngine, quick: bool) -> Iterator[CudaRow]:
     )
 
 
-def graph_rows(engine: CUDAEngine) -> Iterator[CudaRow]:
-    """The pair sums of one evaluation, T = 10, as one CUDA graph."""
+def evaluation_rows(engine: CUDAEngine) -> Iterator[CudaRow]:
+    """Objective, gradient and natural gradient, ADA, as a fit asks for them."""
     for n, d, goal in ((927, 9, 1.5), (41157, 10, 90.0)):
-        x, p, q, a = (normal(n, d, seed) for seed in range(4))
-
-        def evaluation(x=x, p=p, q=q, a=a) -> None:
-            for _ in range(10):
-                engine.self_product(KERNEL, x, a)
-            for _ in range(10):
-                engine.self_adjoint(KERNEL, x, p, q, a)
-
+        sequence = ModuleSequence.build("ADA", d, 1, n)
+        x = normal(n, d, 0)
+        objective = Objective(sequence, engine, x, x[:, :1].sin())
+        theta = 0.02 * normal(sequence.n_parameters, 1, 1).flatten()
         yield CudaRow(
-            f"the pair sums of an evaluation, T = 10, N = {n}, d = {d}, in a graph",
-            median_ms(graphed(evaluation)),
+            f"objective and gradient, ADA, T = 10, N = {n}, d = {d}",
+            median_ms(partial(objective.evaluate, theta, 0.3)),
             goal,
             20 * bound_ms(n * n),
         )
@@ -177,7 +175,7 @@ def graph_rows(engine: CUDAEngine) -> Iterator[CudaRow]:
 def cuda_rows(quick: bool = False) -> list[CudaRow]:
     """Every row; compiles what is not compiled yet."""
     engine = CUDAEngine()
-    return [*pass_rows(engine, quick), *graph_rows(engine)]
+    return [*pass_rows(engine, quick), *evaluation_rows(engine)]
 
 
 def as_text(rows: list[CudaRow]) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, TypeAlias
 
 import torch
@@ -62,6 +63,10 @@ class Engine(ABC):
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
         """Whether a first call with these has to compile."""
         return False
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """A context in which the errors of the device say what to do about them."""
+        return nullcontext()
 
     def recorded(self, function: Passes) -> Passes:
         """The same function of tensors, in a form that is fast to call again and again."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -26,7 +26,8 @@ from types import ModuleType
 import torch
 
 from finemorphs._typing import Tensor
-from finemorphs.engines._base import Engine
+from finemorphs.engines._base import Engine, Passes
+from finemorphs.engines._cuda_graph import Recording
 from finemorphs.exceptions import EngineError
 from finemorphs.kernels import Kernel
 
@@ -78,6 +79,12 @@ class CUDAEngine(Engine):
         with torch.cuda.device_of(x):
             points = self._pack(tile, x, p, a, q)
             return self._sum(kernel, tile, points, points, weights=2)
+
+    def recorded(self, function: Passes) -> Passes:
+        return Recording(function)
+
+    def guarded(self) -> AbstractContextManager[None]:
+        return out_of_memory_advice()
 
     def _pack(self, tile: _Tile, *fields: Tensor) -> _Points:
         n, d = fields[0].shape

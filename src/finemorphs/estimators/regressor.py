@@ -88,8 +88,10 @@ class FineMorphsRegressor(
         Relative decrease of the objective that ends a round; 0 never does.
     memory : int, default=25
         Pairs that L-BFGS keeps.
-    engine : {"auto", "cpu", "reference"}, default="auto"
+    engine : {"auto", "cpu", "cuda", "keops", "reference"}, default="auto"
+        What computes the sums over pairs; "auto" takes "cuda" where there is a CUDA device.
     device : str, default="auto"
+        "cpu", "cuda", "cuda:1", ..
     dtype : {"float32", "float64"}, default="float32"
         Precision of training.
     max_time : float or None, default=None
@@ -214,24 +216,19 @@ class FineMorphsRegressor(
             X, y.reshape(len(y), -1), weights, self.subset_size, self.subset_method, rng_subset
         )
         sequence = self._build_sequence(rows)
-        theta = torch.as_tensor(
-            self._start_values(sequence, rng_start), dtype=self._torch_dtype, device=device
-        )
-        objective = self._build_objective(sequence, engine, device, rows, rng_start)
-        with Progress(self.verbose) as progress:
+        settings = self._settings(rows, rng_noise)
+        start = self._start_values(sequence, rng_start)
+        with engine.guarded(), Progress(self.verbose) as progress:
+            theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
+            objective = self._build_objective(sequence, engine, device, rows, rng_start)
             diffeos = sequence.diffeos
             if any(engine.needs_compilation(m.kernel, m.dim, theta.dtype) for m in diffeos):
                 progress.say(
                     f"Compiling the {engine.name} engine for this kernel and dimension; "
                     "it is kept on disk for the next time."
                 )
-            training = train(
-                objective,
-                theta,
-                self._settings(rows, rng_noise),
-                [progress, *(self.callbacks or ())],
-            )
-        self._keep(sequence, engine, objective, rows, training)
+            training = train(objective, theta, settings, [progress, *(self.callbacks or ())])
+            self._keep(sequence, engine, objective, rows, training)
         self._n_response_axes = y.ndim
         return self
 
