@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from finemorphs.inspection import plot_reshaping
+from finemorphs.inspection import plot_panels, plot_reshaping
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +103,27 @@ def test_without_matplotlib_the_error_names_the_extra(
 def test_importing_the_package_does_not_import_matplotlib() -> None:
     code = "import sys, finemorphs, finemorphs.inspection; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_panels_share_their_axes_and_show_what_moves(rng: np.random.Generator) -> None:
+    y = rng.normal(size=50)
+    start = rng.normal(size=(50, 5)) * [5, 4, 3, 1, 1]
+    end = start + np.outer(y, [0, 0, 0, 0, 1.0])
+    figure = plot_panels([start, end], y, titles=["t = 0", "t = 1"], n_columns=2)
+    first, second, _ = figure.axes
+    assert [first.get_title(), second.get_title()] == ["t = 0", "t = 1"]
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_zlim() == second.get_zlim()
+    spread = [drawn(first)[:, k].std() for k in range(3)]
+    assert spread == sorted(spread, reverse=True)
+    first, second, _ = plot_panels([start, end], y, response_axis=True, n_columns=2).axes
+    rise = [abs(np.corrcoef(drawn(ax)[:, 2], y)[0, 1]) for ax in (first, second)]
+    assert rise[1] > rise[0] + 0.1
+
+
+def test_panels_that_are_left_over_are_empty(rng: np.random.Generator) -> None:
+    states = [rng.normal(size=(9, 2)) for _ in range(4)]
+    figure = plot_panels(states, np.arange(9.0))
+    assert len(figure.axes) == 4 + 1
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        plot_panels([*states, rng.normal(size=(8, 2))], np.arange(9.0))

@@ -140,15 +140,17 @@ def plot_panels(
     )
     size = float(np.clip(4000 / len(y), 1.5, 12))
     colours: dict[str, Any] = {"c": y, "cmap": cmap, "s": size, "linewidths": 0}
-    limits = list(zip(points.min(axis=(0, 1)), points.max(axis=(0, 1)), strict=True))
-    for i, ax in enumerate(axes.flat):
-        if i >= len(arrays):
-            ax.remove()
-            continue
+    low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
+    high = np.where(high > low, high, low + 1)
+    limits = list(zip(low, high, strict=True))
+    used, spare = axes.flat[: len(arrays)], axes.flat[len(arrays) :]
+    for ax in spare:
+        ax.remove()
+    for i, ax in enumerate(used):
         drawn = ax.scatter(*points[i].T, depthshade=False, rasterized=True, **colours)
         ax.set_title(titles[i] if i < len(titles) else "", y=0.98)
         _share_axes(ax, limits, names)
-    bar = figure.colorbar(drawn, ax=axes, label=label, shrink=0.6, aspect=30, pad=0.02)
+    bar = figure.colorbar(drawn, ax=used, label=label, shrink=0.6, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     return figure
 

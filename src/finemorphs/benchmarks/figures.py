@@ -1,0 +1,109 @@
+"""The figures of the paper: what the first D module does to a training split, and Rings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from finemorphs._typing import Array
+from finemorphs.benchmarks.cells import Cell
+from finemorphs.benchmarks.models import make_model
+from finemorphs.benchmarks.runner import Settings
+from finemorphs.datasets import make_rings
+from finemorphs.estimators import FineMorphsRegressor
+from finemorphs.inspection import plot_panels, plot_reshaping
+from finemorphs.persistence import load
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES", "draw_figure", "six_states"]
+
+FIGURES = ("rings", "kin8nm", "concrete", "energy")
+_TIMES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def draw_figure(
+    dataset: str, settings: Settings, *, model: str = "ADA", gap: bool = False, split: int = 0
+) -> list[Path]:
+    """Draw one figure, as PNG and SVG in ``figures/`` of the results; the files.
+
+    Beside the paper's principal components there is one with the axis of the response.
+
+    A model that the grid kept (``--save-models``) is used; else one is fitted, and kept.
+    """
+    if dataset == "rings":
+        figures = {"rings": _draw_rings(settings, model)}
+    else:
+        cell = Cell(model, dataset, gap, split)
+        name = "-".join(cell.path(settings.out).with_suffix("").parts[-3:])
+        plain, turned = _draw_split(cell, settings)
+        figures = {name: plain, f"{name}-response": turned}
+    folder = settings.out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, figure in figures.items():
+        for suffix in ("png", "svg"):
+            paths.append(folder / f"{name}.{suffix}")
+            figure.savefig(paths[-1], dpi=150)
+    return paths
+
+
+def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
+    X, y, X_test, y_test = settings.load(cell.dataset, cell.gap).split(cell.split)
+    path = cell.path(settings.out).with_suffix(".safetensors")
+    if path.is_file():
+        model = load(path)
+    else:
+        model = _fit(cell.model, cell.dataset, X, y, settings, cell.split)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path)
+    name, states = six_states(model, X)
+    titles = [f"t = {time:g}" for time in _TIMES]
+    figures = [plot_panels(states, y, titles=titles, response_axis=turn) for turn in (False, True)]
+    error = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
+    for figure in figures:
+        figure.suptitle(
+            f"{cell.dataset}{', gap' * cell.gap}, training rows of split {cell.split} through "
+            f"{name} of {cell.model} (test RMSE {error:.3g})"
+        )
+    return figures
+
+
+def _draw_rings(settings: Settings, name: str) -> Figure:
+    X, y = make_rings(1200, random_state=settings.seed)
+    model = _fit(name, "rings", X[:400], y[:400], settings, 0)
+    X, y = X[400:], y[400:]
+    figure = plot_reshaping(X, y, model.transform(X))
+    error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
+    figure.suptitle(f"rings, {name} with one dummy dimension: test points, RMSE {error:.3g}")
+    return figure
+
+
+def _fit(
+    name: str, dataset: str, X: Array, y: Array, settings: Settings, split: int
+) -> FineMorphsRegressor:
+    model: Any = make_model(
+        name,
+        dataset,
+        X.shape[1],
+        seed=settings.seed + split,
+        engine=settings.engine,
+        device=settings.device,
+    )
+    if not isinstance(model, FineMorphsRegressor):
+        raise ValueError(f"figures show FineMorphs models, and {name!r} is none; use 'ADA'.")
+    known = model.get_params()
+    model.set_params(**{k: v for k, v in settings.options.items() if k in known})
+    return model.fit(X, y)
+
+
+def six_states(model: FineMorphsRegressor, X: Array) -> tuple[str, list[Array]]:
+    """Name of the first D module, and its states at the times 0, 0.2, .. , 1."""
+    walk = model.trajectory(X)
+    name = next(name for name, _, _ in walk if name.startswith("D"))
+    path = [(time, states) for module, time, states in walk if module == name]
+    times = np.array([time for time, _ in path])
+    return name, [path[int(np.argmin(abs(times - t)))][1] for t in _TIMES]

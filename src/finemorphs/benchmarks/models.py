@@ -1,0 +1,121 @@
+"""Every row of the paper's Tables 3, 4 and 5, and the peers, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from finemorphs.benchmarks.dnn import DNNRegressor
+from finemorphs.benchmarks.peers import PEERS, make_peer
+from finemorphs.estimators import FineMorphsRegressor
+
+__all__ = ["DNN_LAYERS", "FINEMORPHS", "MODELS", "TABLES", "Table", "make_model", "max_rows"]
+
+# Table 2 of the paper.
+DNN_LAYERS: dict[str, tuple[int, ...]] = {
+    "DNN-1": (64,),
+    "DNN-2": (128, 64),
+    "DNN-3": (256, 128, 64),
+    "DNN-5": (256, 128, 64, 32, 16),
+    "DNN-10": (256, 128, 64, 32, 16, 16, 8, 8, 4, 4),
+}
+
+# "up" and "down" are the kernel widths q/(m + 1), rising and falling.
+FINEMORPHS: dict[str, dict[str, Any]] = {
+    "ADA": {"sequence": "ADA"},
+    **{f"ADA (T={n})": {"sequence": "ADA", "n_steps": n} for n in (20, 30, 40)},
+    **{
+        f"AD^{m}A {word}": {"sequence": f"AD^{m}A", "kernel_width": widths}
+        for word, widths in (("up", "increasing"), ("down", "decreasing"))
+        for m in (2, 3, 4)
+    },
+    **{f"(AD)^{m}A": {"sequence": f"(AD)^{m}A", "inner_affine": "identity"} for m in (2, 3, 4, 5)},
+    "DA": {"sequence": "DA"},
+    "AD": {"sequence": "AD"},
+}
+_YEAR = {"dims": 10, "subset_size": 1000}
+
+MODELS: tuple[str, ...] = ("A", *FINEMORPHS, *DNN_LAYERS, *PEERS)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table of the paper holds: its rows, its datasets, and those with gap splits."""
+
+    title: str
+    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    gap_datasets: tuple[str, ...] = ()
+
+
+_UCI = ("concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
+_SIX = ("concrete", "energy", "kin8nm", "power", "wine", "yacht")
+TABLES = {
+    "table3": Table(
+        "Table 3: the baseline", ("ADA", "A", *DNN_LAYERS), (*_UCI, "year"), gap_datasets=_UCI
+    ),
+    "table4": Table(
+        "Table 4: other sequences",
+        (*(name for name in FINEMORPHS if name not in ("DA", "AD")), "A", *DNN_LAYERS),
+        ("airfoil",),
+    ),
+    "table5": Table("Table 5: four diffeomorphisms", ("ADA", "AD^4A down"), _SIX, _SIX),
+    "peers": Table("Peers", PEERS, (*_UCI, "airfoil"), _UCI),
+}
+
+
+def max_rows(name: str) -> float:
+    """The most training rows a model is run on."""
+    return 2000 if name == "GP" else float("inf")
+
+
+def make_model(
+    name: str,
+    dataset: str,
+    n_features: int,
+    *,
+    seed: int = 0,
+    engine: str = "auto",
+    device: str = "auto",
+) -> Any:
+    """A fresh estimator for a row of a table.
+
+    Parameters
+    ----------
+    name : str
+        One of ``MODELS``.
+    dataset : str
+        Year has ten inner dimensions and 1000 control points, as in the paper.
+    n_features : int
+        Columns of X.
+    seed : int, default=0
+    engine, device : str
+        Of FineMorphs models; networks and xRFM take the device too, and the CPU for "auto".
+    """
+    other = "cpu" if device == "auto" else device
+    if name == "A":
+        return _ridge()
+    if name in DNN_LAYERS:
+        return DNNRegressor(DNN_LAYERS[name], device=other, random_state=seed)
+    if name in PEERS:
+        return make_peer(name, n_features, seed, other)
+    if name not in FINEMORPHS:
+        raise ValueError(f"there is no model {name!r}; choose from {', '.join(MODELS)}.")
+    options = dict(FINEMORPHS[name], engine=engine, device=device, random_state=seed)
+    if dataset == "year":
+        options |= _YEAR
+    if name == "AD":  # the flow keeps all dimensions, and all but the response are dropped
+        options["output_dims"] = n_features
+    return FineMorphsRegressor(**options)
+
+
+def _ridge() -> Any:
+    """Ridge regression, lambda = 1, of standardised data."""
+    return TransformedTargetRegressor(
+        make_pipeline(StandardScaler(), Ridge(1.0)), transformer=StandardScaler()
+    )

@@ -1,0 +1,188 @@
+"""Results as tables: mean and standard error, beside the paper's, with a verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from finemorphs._typing import Array
+from finemorphs.benchmarks.models import MODELS, TABLES
+from finemorphs.benchmarks.paper import PaperScore, find_score, rank
+from finemorphs.datasets import UCI_NAMES
+
+__all__ = ["FORMATS", "Row", "render", "report", "standard_error", "summarise"]
+
+FORMATS = ("markdown", "csv", "latex")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one dataset: means over the splits that are there."""
+
+    dataset: str
+    gap: bool
+    model: str
+    n_splits: int
+    mean: float
+    standard_error: float
+    without_twins: float | None
+    seconds: float
+    paper: PaperScore | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the mean is the paper's or better, within one of its standard errors."""
+        return "" if self.paper is None else self.paper.judge(self.mean)
+
+    @property
+    def ranks(self) -> str:
+        """Place among all rows of the paper, and among those on the same splits."""
+        place, n = rank(self.model, self.dataset, self.gap, self.mean)
+        same, n_same = rank(self.model, self.dataset, self.gap, self.mean, same_splits=True)
+        return f"{place} of {n}" + (f" ({same} of {n_same})" if n_same < n else "")
+
+
+def standard_error(values: Sequence[float] | Array) -> float:
+    """Population standard deviation over sqrt(n), as the paper has it."""
+    return float(np.std(values) / math.sqrt(len(values)))
+
+
+def summarise(results: Sequence[dict[str, Any]]) -> list[Row]:
+    """One row a dataset, kind of splits and model, in the paper's order; failures are left out."""
+    groups: dict[tuple[int, bool, int], list[dict[str, Any]]] = {}
+    for result in results:
+        if result["status"] != "failed":
+            order = (UCI_NAMES.index(result["dataset"]), result["gap"])
+            groups.setdefault((*order, MODELS.index(result["model"])), []).append(result)
+    return [_row(groups[key]) for key in sorted(groups)]
+
+
+def _row(results: list[dict[str, Any]]) -> Row:
+    first = results[0]
+    dataset, gap, model = first["dataset"], first["gap"], first["model"]
+    scores = [result["rmse"] for result in results]
+    without = [r["rmse_without_twins"] for r in results if r["rmse_without_twins"] is not None]
+    return Row(
+        dataset,
+        gap,
+        model,
+        len(results),
+        float(np.mean(scores)),
+        standard_error(scores),
+        float(np.mean(without)) if without else None,
+        float(np.mean([result["seconds"] for result in results])),
+        find_score(model, dataset, gap),
+    )
+
+
+_HEAD = (
+    "dataset",
+    "model",
+    "splits",
+    "RMSE",
+    "paper",
+    "within 1 s.e.",
+    "without duplicates",
+    "seconds a fit",
+)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    digits = _digits(row.mean)
+    spread = f" ± {row.standard_error:.{digits}f}" if row.n_splits > 1 else ""
+    return (
+        row.dataset + " gap" * row.gap,
+        row.model,
+        str(row.n_splits),
+        f"{row.mean:.{digits}f}{spread}",
+        "" if row.paper is None else str(row.paper),
+        {"better": "yes, better", "within": "yes"}.get(row.verdict, row.verdict),
+        "" if row.without_twins is None else f"{row.without_twins:.{digits}f}",
+        f"{row.seconds:.3g}",
+    )
+
+
+def _digits(mean: float) -> int:
+    """Decimals for four significant digits, two at least."""
+    return 4 if mean <= 0 else max(2, 3 - math.floor(math.log10(mean)))
+
+
+def render(rows: Sequence[Row], form: str = "markdown", *, ranks: bool = False) -> str:
+    """A table of text.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    form : {"markdown", "csv", "latex"}
+    ranks : bool, default=False
+        Add each mean's place among the paper's rows; in brackets, among those that were
+        measured on the same splits.
+    """
+    head = _HEAD + ("rank",) * ranks
+    lines = [_cells(row) + (row.ranks,) * ranks for row in rows]
+    writers: dict[str, Callable[[Sequence[Sequence[str]]], str]] = {
+        "markdown": _markdown,
+        "csv": _csv,
+        "latex": _latex,
+    }
+    if form not in writers:
+        raise ValueError(f"format {form!r} is not known; choose one of {', '.join(FORMATS)}.")
+    return writers[form]([head, *lines])
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
+    head, *rest = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([head, "|" + "---|" * len(lines[0]), *rest]) + "\n"
+
+
+def _csv(lines: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def _latex(lines: Sequence[Sequence[str]]) -> str:
+    head, *rest = (" & ".join(map(_escape, line)) + r" \\" for line in lines)
+    columns = "ll" + "r" * (len(lines[0]) - 2)
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", head, r"\hline", *rest, r"\end{tabular}", ""]
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("^", r"\^{}").replace("±", r"$\pm$")
+
+
+def report(results: Sequence[dict[str, Any]]) -> str:
+    """Every table for which there are results, with ranks, and what failed, in Markdown."""
+    rows = summarise(results)
+    parts = []
+    shown: set[tuple[str, str, bool]] = set()
+    for table in TABLES.values():
+        for gap, datasets in ((False, table.datasets), (True, table.gap_datasets)):
+            some = [
+                r
+                for r in rows
+                if r.model in table.models and r.dataset in datasets and r.gap == gap
+            ]
+            if some:
+                title = f"## {table.title}{', gap splits' * gap}"
+                parts.append(f"{title}\n\n{render(some, ranks=True)}")
+                shown |= {(r.model, r.dataset, r.gap) for r in some}
+    other = [r for r in rows if (r.model, r.dataset, r.gap) not in shown]
+    if other:
+        parts.append(f"## Others\n\n{render(other, ranks=True)}")
+    failed = [r for r in results if r["status"] == "failed"]
+    if failed:
+        lines = [
+            f"- {r['dataset']}{' gap' * r['gap']}, {r['model']}, split {r['split']}: {r['error']}"
+            for r in failed
+        ]
+        parts.append("## Failed\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts) or "No results yet.\n"

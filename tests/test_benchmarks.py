@@ -1,0 +1,501 @@
+"""The grid of benchmarks on a small table: what is kept, what fails, what the tables say."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from sklearn.linear_model import Ridge
+from sklearn.metrics import root_mean_squared_error
+
+from finemorphs.benchmarks import (
+    MODELS,
+    TABLES,
+    Settings,
+    make_model,
+    render,
+    run,
+    runner,
+    summarise,
+)
+from finemorphs.benchmarks import __main__ as command
+from finemorphs.benchmarks.cells import Cell, read_result, read_results, write_result
+from finemorphs.benchmarks.dnn import DNNRegressor, Network
+from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS
+from finemorphs.benchmarks.paper import find_score, load_paper, rank
+from finemorphs.benchmarks.peers import PEERS, TunedRegressor
+from finemorphs.benchmarks.progress import expected_seconds
+from finemorphs.benchmarks.tables import report, standard_error
+from finemorphs.datasets import UCI_NAMES
+
+N_ROWS, N_TEST = 40, 8
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A folder with "yacht" and its gap splits: 3 features, 3 splits, one twin in each."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N_ROWS, 3))
+    table = np.column_stack([X, np.sin(X[:, 0]) + X[:, 1]]).round(5)
+    table[1] = table[0]
+    for name in ("yacht", "yacht_gap"):
+        folder = tmp_path / "data" / name / "data"
+        folder.mkdir(parents=True)
+        np.savetxt(folder / "data.txt", table)
+        (folder / "index_features.txt").write_text("0\n1\n2\n")
+        (folder / "index_target.txt").write_text("3\n")
+        for k in range(3):
+            rest = 2 + rng.permutation(N_ROWS - 2)
+            parts = {"test": [0, *rest[: N_TEST - 1]], "train": [1, *rest[N_TEST - 1 :]]}
+            for part, rows in parts.items():
+                np.savetxt(folder / f"index_{part}_{k}.txt", rows, fmt="%d")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def settings(data_dir: Path, tmp_path: Path) -> Settings:
+    return Settings(tmp_path / "out", data_dir, options={"max_iter": 2, "epochs": 2})
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def grid(settings: Settings, models: tuple[str, ...] = ("A", "ADA", "DNN-1")) -> list[Cell]:
+    return runner.plan(models, ["yacht"], settings)
+
+
+# --- the grid -------------------------------------------------------------------------------
+
+
+def test_a_result_holds_what_the_tables_need(settings: Settings) -> None:
+    (cell, *_) = cells = grid(settings, ("ADA",))
+    assert len(cells) == 3
+    run([cell], settings, console=quiet())
+    result = json.loads(cell.path(settings.out).read_text())
+    assert result["n_test"] == N_TEST
+    assert result["n_train"] == N_ROWS - N_TEST
+    assert result["n_twins"] == 1
+    assert result["n_evaluations"] > 0
+    assert result["noise"] > 0
+    assert result["seconds"] > 0
+    assert "torch" in result["versions"]
+    assert result["status"] != "failed"
+
+
+def test_the_score_without_twins_leaves_them_out(settings: Settings) -> None:
+    (cell, *_) = grid(settings, ("A",))
+    (result,) = run([cell], settings, console=quiet())
+    X, y, X_test, y_test = settings.load("yacht", False).split(0)
+    model = make_model("A", "yacht", 3).fit(X, y)
+    assert result["rmse"] == pytest.approx(root_mean_squared_error(y_test, model.predict(X_test)))
+    rest = root_mean_squared_error(y_test[1:], model.predict(X_test[1:]))
+    assert result["rmse_without_twins"] == pytest.approx(rest)
+
+
+def test_a_twin_is_equal_in_every_number_and_in_the_response() -> None:
+    X, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 2.0])
+    X_test, y_test = np.array([[3.0, 4.0], [3.0, 4.0], [1.0, 4.0]]), np.array([2.0, 5.0, 1.0])
+    assert runner.has_twin(X, y, X_test, y_test).tolist() == [True, False, False]
+
+
+def test_what_is_there_is_not_run_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = grid(settings)
+    first = run(cells, settings, console=quiet())
+    assert len(first) == 9
+    cells[4].path(settings.out).unlink()
+    cells[5].path(settings.out).write_text('{"mod')  # cut off
+    again: list[Cell] = []
+    original = runner.run_cell
+
+    def watched(cell: Cell, shared: Settings) -> dict[str, Any]:
+        again.append(cell)
+        return original(cell, shared)
+
+    monkeypatch.setattr(runner, "run_cell", watched)
+    second = run(cells, settings, console=quiet())
+    assert again == [cells[4], cells[5]]
+    assert [r["rmse"] for r in second] == [r["rmse"] for r in first]
+
+
+def test_results_of_other_options_are_not_mixed(settings: Settings) -> None:
+    cells = grid(settings, ("A",))
+    run(cells, settings, console=quiet())
+    other = Settings(settings.out, settings.data_dir)
+    with pytest.raises(ValueError, match=r"made with the options .*give another folder"):
+        run(cells, other, console=quiet())
+
+
+def test_a_failure_is_recorded_shown_and_tried_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str, *arguments: Any, **options: Any) -> Any:
+        if name == "A":
+            raise RuntimeError("out of luck [/]")
+        return make_model(name, *arguments, **options)
+
+    monkeypatch.setattr(runner, "make_model", broken)
+    console = quiet()
+    cells = grid(settings, ("A", "DNN-1"))
+    results = run(cells, settings, console=console)
+    assert [r["status"] == "failed" for r in results] == [True, False] * 3
+    assert results[0]["error"] == "RuntimeError: out of luck [/]"
+    assert "Traceback" in results[0]["traceback"]
+    assert "FAILED, RuntimeError: out of luck [/]" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert [row.model for row in summarise(results)] == ["DNN-1"]
+    assert "yacht, A, split 0: RuntimeError" in report(results)
+
+    monkeypatch.undo()
+    assert [r["status"] == "failed" for r in run(cells, settings, console=quiet())] == [False] * 6
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "cells" / "a" / "b" / "0.json"
+    write_result(path, {"status": "Fitted."})
+    with pytest.raises(TypeError):
+        write_result(path, {"status": object()})
+    assert read_result(path) == {"status": "Fitted."}
+    assert [p.name for p in path.parent.iterdir()] == ["0.json"]
+    assert read_results(tmp_path) == [{"status": "Fitted."}]
+
+
+def test_the_active_backend_of_joblib_carries_the_cells(settings: Settings) -> None:
+    cells = grid(settings, ("A", "DNN-1"))
+    with joblib.parallel_config("threading", n_jobs=2):
+        results = run(cells, settings, console=quiet())
+    assert [(r["model"], r["split"]) for r in results] == [(c.model, c.split) for c in cells]
+
+
+def test_every_cell_has_a_file_of_its_own(tmp_path: Path) -> None:
+    cells = [Cell(m, d, g, 0) for m in MODELS for d in UCI_NAMES for g in (False, True)]
+    paths = {str(cell.path(tmp_path)).lower() for cell in cells}
+    assert len(paths) == len(cells)
+    assert Cell("AD^4A down", "yacht", True, 3).path(Path()) == Path(
+        "cells/yacht_gap/AD4A-down/3.json"
+    )
+
+
+def test_the_gaussian_process_is_left_out_where_rows_are_many(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(grid(settings, ("GP", "A"))) == 6
+    monkeypatch.setattr(runner, "max_rows", lambda name: 10 if name == "GP" else 1e9)
+    assert {cell.model for cell in grid(settings, ("GP", "A"))} == {"A"}
+
+
+def test_progress_says_what_is_left(settings: Settings) -> None:
+    console = quiet()
+    run(grid(settings), settings, console=console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1/9 fits  yacht A split 0: RMSE" in text
+    assert "left" in text
+    run(grid(settings), settings, console=console)
+    assert "9 of 9 fits are there already" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_costs_are_positive_and_grow(model: str) -> None:
+    assert 0 < expected_seconds(model, 1000) <= expected_seconds(model, 10_000)
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+def fake(model: str, scores: list[float], dataset: str = "concrete") -> list[dict[str, Any]]:
+    return [
+        {
+            "model": model,
+            "dataset": dataset,
+            "gap": False,
+            "split": k,
+            "rmse": score,
+            "rmse_without_twins": score + 1,
+            "seconds": 2.0,
+            "status": "Fitted.",
+        }
+        for k, score in enumerate(scores)
+    ]
+
+
+def test_the_standard_error_is_the_population_deviation_over_root_n() -> None:
+    values = [1.0, 2.0, 3.0, 6.0]
+    assert standard_error(values) == pytest.approx(np.sqrt(3.5) / 2)
+
+
+def test_a_row_stands_beside_the_paper() -> None:
+    rows = summarise([*fake("ADA", [5.0, 5.1]), *fake("A", [10.0])])
+    assert [row.model for row in rows] == ["A", "ADA"]
+    text = render(rows, ranks=True)
+    assert "| concrete | ADA | 2 | 5.050 ± 0.035 | 4.93 ± 0.13 | yes | 6.050 | 2 | 20 of 53" in text
+    assert "| concrete | A | 1 | 10.00 | 10.31 ± 0.14 | yes, better | 11.00 |" in text
+    assert "| no |" in render(summarise(fake("ADA", [5.1])))
+
+
+def test_the_other_formats() -> None:
+    rows = summarise(fake("AD^4A down", [4.4, 4.5]))
+    assert render(rows, "csv").splitlines()[1].startswith("concrete,AD^4A down,2,4.450 ± 0.035,")
+    latex = render(rows, "latex")
+    assert r"AD\^{}4A down & 2 & 4.450 $\pm$ 0.035" in latex
+    assert latex.count("&") == 2 * 7
+    with pytest.raises(ValueError, match="choose one of markdown, csv, latex"):
+        render(rows, "html")
+
+
+def test_the_report_has_a_section_for_each_table() -> None:
+    text = report([*fake("ADA", [5.0]), *fake("DA", [5.0]), *fake("DNN-1", [2.0], "airfoil")])
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "## Table 3: the baseline",
+        "## Table 4: other sequences",
+        "## Table 5: four diffeomorphisms",
+        "## Others",
+    ]
+    assert report([]) == "No results yet.\n"
+
+
+# --- the paper's numbers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "gap", "text", "table"),
+    [
+        ("ADA", "concrete", False, "4.93 ± 0.13", "3A"),
+        ("ADA", "year", False, "8.84", "3B"),
+        ("ADA", "yacht", True, "1.03 ± 0.14", "3B"),
+        ("A", "power", True, "4.47 ± 0.08", "3A"),
+        ("DNN-10", "airfoil", False, "1.79 ± 0.60", "4"),
+        ("AD^4A down", "power", False, "3.24 ± 0.05", "5"),
+        ("(AD)^4A", "airfoil", False, "1.21 ± 0.05", "4"),
+        ("VMG", "naval", False, "0.00 ± 0.00", "C.1A"),
+        ("SGD", "wine", True, "0.73 ± 0.02", "C.2B"),
+        ("beta-NLL (beta=0.5)", "protein", False, "4.31 ± 0.01", "C.1B"),
+    ],
+)
+def test_numbers_of_the_paper(model: str, dataset: str, gap: bool, text: str, table: str) -> None:
+    score = find_score(model, dataset, gap)
+    assert score is not None
+    assert (str(score), score.table) == (text, table)
+
+
+def test_the_papers_rows_are_whole() -> None:
+    scores = load_paper()
+    assert len({(s.model, s.dataset, s.gap) for s in scores}) == len(scores) == 650
+    assert {s.dataset for s in scores} == set(UCI_NAMES)
+    for score in scores:
+        assert 0 <= score.mean < 20
+        if score.precise_mean is not None:
+            assert score.precise_mean == pytest.approx(score.mean, abs=0.00501)
+    for name, table in TABLES.items():
+        if name != "peers":
+            for model in table.models:
+                assert all(find_score(model, d, False) for d in table.datasets)
+                assert all(find_score(model, d, True) for d in table.gap_datasets)
+
+
+def test_the_verdict_takes_the_precision_that_is_printed() -> None:
+    kin8nm = find_score("ADA", "kin8nm", False)  # 0.07 ± 0.00
+    assert kin8nm is not None
+    assert [kin8nm.judge(m) for m in (0.0749, 0.0751, 0.01)] == ["better", "no", "better"]
+    concrete = find_score("ADA", "concrete", False)
+    assert concrete is not None
+    assert [concrete.judge(m) for m in (4.93, 5.06, 5.07)] == ["better", "within", "no"]
+    precise = find_score("AD^4A down", "kin8nm", False)  # 0.06269 ± 0.00036
+    assert precise is not None
+    assert [precise.judge(m) for m in (0.0626, 0.0630, 0.0632)] == ["better", "within", "no"]
+
+
+def test_ranks_leave_out_the_papers_own_row_and_share_places() -> None:
+    assert rank("ADA", "concrete", False, 0.1) == (1, 53)
+    assert rank("new", "concrete", False, 0.1) == (1, 54)
+    assert rank("new", "concrete", False, 100.0) == (54, 54)
+    place, n = rank("ADA", "yacht", False, 0.72)
+    same_place, n_same = rank("ADA", "yacht", False, 0.72, same_splits=True)
+    assert same_place == 4  # as the paper says of its 0.72
+    assert n_same < n
+    assert same_place <= place
+    assert rank("ADA", "year", False, 8.84, same_splits=True)[0] == 1
+    assert (
+        rank("ADA", "kin8nm", False, 0.0749, same_splits=True)[0]
+        == rank("ADA", "kin8nm", False, 0.07, same_splits=True)[0]
+    )
+
+
+# --- models ---------------------------------------------------------------------------------
+
+
+def test_every_sequence_fits(data_dir: Path) -> None:
+    X, y, X_test, _ = Settings(Path(), data_dir).load("yacht", False).split(0)
+    for name in FINEMORPHS:
+        model = make_model(name, "yacht", 3).set_params(max_iter=1)
+        assert model.fit(X, y).predict(X_test).shape == (N_TEST,)
+        assert {module.dim for module in model.model_.sequence.diffeos} == {4}
+
+
+def test_models_have_the_settings_of_the_paper() -> None:
+    assert (
+        make_model("ADA", "year", 90).get_params().items()
+        >= {
+            "dims": 10,
+            "subset_size": 1000,
+        }.items()
+    )
+    assert make_model("AD^3A up", "airfoil", 5).kernel_width == "increasing"
+    assert make_model("AD^3A down", "airfoil", 5).kernel_width == "decreasing"
+    assert make_model("(AD)^5A", "airfoil", 5).inner_affine == "identity"
+    assert make_model("ADA (T=40)", "airfoil", 5).n_steps == 40
+    assert [len(layers) for layers in DNN_LAYERS.values()] == [1, 2, 3, 5, 10]
+    with pytest.raises(ValueError, match="no model 'DNN-4'; choose from A, ADA"):
+        make_model("DNN-4", "yacht", 6)
+
+
+def test_ridge_is_that_of_standardised_data() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)) * [1, 9] + 4, rng.normal(size=30) * 5 + 1
+    x, z = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+    weights = np.linalg.solve(x.T @ x + np.eye(2), x.T @ z)
+    expected = x @ weights * y.std() + y.mean()
+    np.testing.assert_allclose(make_model("A", "", 2).fit(X, y).predict(X), expected)
+
+
+def test_the_gradient_of_a_network_is_that_of_autograd() -> None:
+    network = Network((3, 7, 5, 1), torch.Generator().manual_seed(0), "cpu")
+    x, y = torch.randn(11, 3), torch.randn(11, 1)
+    network.differentiate(x, y)
+    theta = network.parameters.clone().requires_grad_()
+    h, at = x, 0
+    for n_in, n_out in ((3, 7), (7, 5), (5, 1)):
+        weights = theta[at : at + n_in * n_out].view(n_in, n_out)
+        biases = theta[at + n_in * n_out : at + n_in * n_out + n_out]
+        at += n_in * n_out + n_out
+        h = h @ weights + biases
+        h = h if n_out == 1 else h.relu()
+    torch.nn.functional.mse_loss(h, y).backward()
+    torch.testing.assert_close(network.gradient, theta.grad)
+
+
+def test_a_network_starts_as_in_tensorflow() -> None:
+    network = Network((30, 50, 1), torch.Generator().manual_seed(0), "cpu")
+    weights, biases = network.parameters[:1500], network.parameters[1500:1550]
+    bound = (6 / 80) ** 0.5
+    assert 0.95 * bound < weights.abs().max() <= bound
+    assert (biases == 0).all()
+
+
+def test_the_optimiser_of_a_network_is_adam() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 2)), rng.normal(size=8)
+    ours = DNNRegressor((4,), epochs=30, batch_size=8).fit(X, y).network_.parameters
+    network = Network((2, 4, 1), torch.Generator().manual_seed(0), "cpu")
+    adam = torch.optim.Adam([network.parameters], lr=0.001, eps=1e-7)
+    x = torch.as_tensor((X - X.mean(0)) / X.std(0), dtype=torch.float32)
+    z = torch.as_tensor(((y - y.mean()) / y.std())[:, None], dtype=torch.float32)
+    for _ in range(30):
+        network.differentiate(x, z)
+        network.parameters.grad = network.gradient
+        adam.step()
+    torch.testing.assert_close(ours, network.parameters, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_learns_in_few_epochs() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(203, 2)) * [1, 100]  # the last batch is smaller
+    y = 50 + 10 * np.sin(2 * X[:, 0])
+    threads = torch.get_num_threads()
+    model = DNNRegressor((32, 16), epochs=100, random_state=1).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert torch.get_num_threads() == threads
+    again = DNNRegressor((32, 16), epochs=100, random_state=1).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+
+
+# --- peers ----------------------------------------------------------------------------------
+
+
+def test_a_peer_is_tuned_inside_the_training_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X @ [1.0, 2.0, 3.0]
+    tuned = TunedRegressor(Ridge(1e6), {"alpha": [1e-6, 1e3]}, n_candidates=3).fit(X, y)
+    assert tuned.best_params_ == {"alpha": 1e-6}
+    assert tuned.score(X, y) > 0.999
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_gaussian_process_fits() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(60, 1))
+    y = 100 + np.sin(2 * X[:, 0]) + 0.05 * rng.normal(size=60)
+    assert make_model("GP", "yacht", 1).fit(X, y).score(X, y) > 0.99
+
+
+@pytest.mark.parametrize("name", [name for name in PEERS if name != "GP"])
+def test_a_peer_that_is_not_installed_is_named_with_the_extra(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name.lower(), None)
+    with pytest.raises(ImportError, match=rf"{name.lower()}.*pip install finemorphs\[peers\]"):
+        make_model(name, "yacht", 6)
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+def call(settings: Settings, *arguments: str) -> int:
+    return command.main(
+        [*arguments, "--data-dir", str(settings.data_dir), "--out", str(settings.out)]
+    )
+
+
+def test_the_command_prints_the_table(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--datasets", "Yacht", "--set", "max_iter=2", "--rank")
+    assert call(settings, "table3", *few, "--models", "A", "ADA", "--splits", "0-1") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("| dataset | model |")
+    assert "| yacht | ADA | 2 |" in out
+    assert "4/4 fits" in err
+    assert call(settings, "table3", *few, "--models", "A", "ADA", "--gap", "--format", "csv") == 0
+    assert "yacht gap,A,3," in capsys.readouterr().out
+    assert call(settings, "report") == 0
+    assert "## Table 3: the baseline, gap splits" in capsys.readouterr().out
+
+
+def test_the_command_draws_figures(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(settings, "figures", "--datasets", "yacht", "rings", "--set", "max_iter=2") == 0
+    names = sorted(path.name for path in (settings.out / "figures").iterdir())
+    stems = ("rings", "yacht-ADA-0", "yacht-ADA-0-response")
+    assert names == sorted(f"{s}.{end}" for s in stems for end in ("png", "svg"))
+    assert (settings.out / "cells/yacht/ADA/0.safetensors").is_file()
+    capsys.readouterr()
+    assert call(settings, "figures", "--datasets", "yacht", "--models", "A") == 2
+    assert "figures show FineMorphs models" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--models", "ADB"), "no model 'ADB'"),
+        (("--datasets", "boston"), "no dataset 'boston'"),
+        (("--set", "max_itr=2"), "no model of this run has the parameter 'max_itr'"),
+        (("--set", "max_iter"), "--set takes NAME=VALUE"),
+        (("--splits", "a"), "--splits takes numbers"),
+    ],
+)
+def test_wrong_options_are_told(
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    assert call(settings, "table5", *arguments) == 2
+    assert message in capsys.readouterr().err
