@@ -159,6 +159,23 @@ def test_a_failure_is_recorded_shown_and_tried_again(
     assert [r["status"] == "failed" for r in run(cells, settings, console=quiet())] == [False] * 6
 
 
+def test_a_fit_that_was_interrupted_is_no_result(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(record: object) -> None:
+        raise KeyboardInterrupt
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        return make_model(*arguments, **options).set_params(callbacks=[interrupt])
+
+    monkeypatch.setattr(runner, "make_model", made)
+    console = quiet()
+    with pytest.raises(KeyboardInterrupt):
+        run(grid(settings, ("ADA",)), settings, console=console)
+    assert read_results(settings.out) == []
+    assert "the same command goes on from here" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "cells" / "a" / "b" / "0.json"
     write_result(path, {"status": "Fitted."})

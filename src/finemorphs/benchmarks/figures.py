@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from finemorphs._typing import Array
 from finemorphs.benchmarks.cells import Cell
-from finemorphs.benchmarks.models import make_model
-from finemorphs.benchmarks.runner import Settings
+from finemorphs.benchmarks.models import FINEMORPHS
+from finemorphs.benchmarks.runner import Settings, fit_model
 from finemorphs.datasets import make_rings
 from finemorphs.estimators import FineMorphsRegressor
 from finemorphs.inspection import plot_panels, plot_reshaping
@@ -34,6 +34,8 @@ def draw_figure(
 
     A model that the grid kept (``--save-models``) is used; else one is fitted, and kept.
     """
+    if model not in FINEMORPHS:
+        raise ValueError(f"figures show FineMorphs models, and {model!r} is none; use 'ADA'.")
     if dataset == "rings":
         figures = {"rings": _draw_rings(settings, model)}
     else:
@@ -57,7 +59,7 @@ def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
     if path.is_file():
         model = load(path)
     else:
-        model = _fit(cell.model, cell.dataset, X, y, settings, cell.split)
+        model = fit_model(cell.model, cell.dataset, X, y, settings, cell.split)
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path)
     name, states = six_states(model, X)
@@ -74,30 +76,12 @@ def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
 
 def _draw_rings(settings: Settings, name: str) -> Figure:
     X, y = make_rings(1200, random_state=settings.seed)
-    model = _fit(name, "rings", X[:400], y[:400], settings, 0)
+    model = fit_model(name, "rings", X[:400], y[:400], settings)
     X, y = X[400:], y[400:]
     figure = plot_reshaping(X, y, model.transform(X))
     error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
     figure.suptitle(f"rings, {name} with one dummy dimension: test points, RMSE {error:.3g}")
     return figure
-
-
-def _fit(
-    name: str, dataset: str, X: Array, y: Array, settings: Settings, split: int
-) -> FineMorphsRegressor:
-    model: Any = make_model(
-        name,
-        dataset,
-        X.shape[1],
-        seed=settings.seed + split,
-        engine=settings.engine,
-        device=settings.device,
-    )
-    if not isinstance(model, FineMorphsRegressor):
-        raise ValueError(f"figures show FineMorphs models, and {name!r} is none; use 'ADA'.")
-    known = model.get_params()
-    model.set_params(**{k: v for k, v in settings.options.items() if k in known})
-    return model.fit(X, y)
 
 
 def six_states(model: FineMorphsRegressor, X: Array) -> tuple[str, list[Array]]:

@@ -25,7 +25,7 @@ from finemorphs.benchmarks.progress import GridProgress, expected_seconds
 from finemorphs.datasets import UCIDataset, load_uci
 from finemorphs.estimators import FineMorphsRegressor
 
-__all__ = ["Settings", "has_twin", "plan", "run", "run_cell"]
+__all__ = ["Settings", "fit_model", "has_twin", "plan", "run", "run_cell"]
 
 _PACKAGES = ("numpy", "torch", "scikit-learn", "xgboost", "lightgbm", "catboost", "xrfm")
 
@@ -128,14 +128,12 @@ def _is_done(cell: Cell, settings: Settings) -> bool:
 
 
 def _spread(cells: Sequence[Cell], settings: Settings, jobs: int) -> Iterator[dict[str, Any]]:
-    backend, active_jobs = get_active_backend()
-    if not cells:
+    n_jobs = None if jobs == 1 else jobs  # None: what the active backend has
+    if not cells or joblib.effective_n_jobs(n_jobs) == 1:
+        yield from (run_cell(cell, settings) for cell in cells)  # here: Ctrl-C ends it at once
         return
-    if jobs == 1 and active_jobs in (None, 1):  # in this process: Ctrl-C ends at once
-        yield from (run_cell(cell, settings) for cell in cells)
-        return
+    backend, _ = get_active_backend()
     as_they_come = "generator_unordered" if backend.supports_return_generator else "list"
-    n_jobs = jobs if jobs != 1 else None
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as=as_they_come, batch_size=1)
     yield from parallel(joblib.delayed(run_cell)(cell, settings) for cell in cells)
 
@@ -168,18 +166,8 @@ def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
 
 def _measure(cell: Cell, settings: Settings) -> dict[str, Any]:
     X, y, X_test, y_test = settings.load(cell.dataset, cell.gap).split(cell.split)
-    model = make_model(
-        cell.model,
-        cell.dataset,
-        X.shape[1],
-        seed=settings.seed + cell.split,
-        engine=settings.engine,
-        device=settings.device,
-    )
-    known = model.get_params()
-    model.set_params(**{k: v for k, v in settings.options.items() if k in known})
     began = time.perf_counter()
-    model.fit(X, y)
+    model = fit_model(cell.model, cell.dataset, X, y, settings, cell.split)
     seconds = time.perf_counter() - began
     if settings.save_models and isinstance(model, FineMorphsRegressor):
         path = cell.path(settings.out).with_suffix(".safetensors")
@@ -200,6 +188,26 @@ def _measure(cell: Cell, settings: Settings) -> dict[str, Any]:
         "converged": getattr(model, "converged_", None),
         "status": getattr(model, "status_", "Fitted."),
     }
+
+
+def fit_model(
+    name: str, dataset: str, X: Array, y: Array, settings: Settings, split: int = 0
+) -> Any:
+    """A model of a row of a table, fitted with the options of the run."""
+    model = make_model(
+        name,
+        dataset,
+        X.shape[1],
+        seed=settings.seed + split,
+        engine=settings.engine,
+        device=settings.device,
+    )
+    known = model.get_params()
+    model.set_params(**{k: v for k, v in settings.options.items() if k in known})
+    model.fit(X, y)
+    if getattr(model, "status_", "").startswith("Interrupted"):
+        raise KeyboardInterrupt  # a fit that Ctrl-C cut short is no result
+    return model
 
 
 def has_twin(X: Array, y: Array, X_test: Array, y_test: Array) -> Array:
