@@ -64,8 +64,8 @@ class Engine(ABC):
         """Whether a first call with these has to compile."""
         return False
 
-    def guarded(self) -> AbstractContextManager[None]:
-        """A context in which the errors of the device say what to do about them."""
+    def session(self) -> AbstractContextManager[None]:
+        """A context for a whole fit: threads are arranged, errors of the device explained."""
         return nullcontext()
 
     def recorded(self, function: Passes) -> Passes:

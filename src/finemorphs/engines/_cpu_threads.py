@@ -3,17 +3,25 @@
 The threads are Python's own, started when first needed and asleep between passes. Unlike
 OpenMP's they survive a fork (the child starts its own), may be asked by several threads at
 the same time, and are as many as each call says.
+
+PyTorch's OpenMP threads wait by spinning: on a machine of few cores each of its small vector
+operations would keep a core from the next pass. :func:`one_torch_thread` gives PyTorch one
+thread and the passes all.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
+
+import torch
 
 from finemorphs.engines._cpu_compile import Native
 
-__all__ = ["run"]
+__all__ = ["n_threads", "one_torch_thread", "run"]
 
 
 class _Ticket:
@@ -65,8 +73,8 @@ _team = _Team()
 
 
 def _new_team() -> None:
-    global _team
-    _team = _Team()
+    global _team, _sessions
+    _team, _sessions = _Team(), _Sessions()
 
 
 if hasattr(os, "register_at_fork"):
@@ -85,3 +93,36 @@ def run(function: Native, argument: int, n_threads: int, memory: object = None) 
     function(argument)
     for ticket in tickets:
         ticket.settle()
+
+
+class _Sessions:
+    """How many sessions are open, and the number of threads that PyTorch had before the first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open = 0
+        self.before = 1
+
+
+_sessions = _Sessions()
+
+
+def n_threads() -> int:
+    """Threads for a pass: as many as PyTorch has, or had before it was given one."""
+    return _sessions.before if _sessions.open else torch.get_num_threads()
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """PyTorch works on one thread inside; several threads may be inside at the same time."""
+    with _sessions.lock:
+        if not _sessions.open:
+            _sessions.before = torch.get_num_threads()
+        _sessions.open += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _sessions.lock:
+            _sessions.open -= 1
+            torch.set_num_threads(_sessions.before)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,7 +27,7 @@ from finemorphs.engines._cpu_compile import (
     tiling,
 )
 from finemorphs.engines._cpu_passes import PASSES, Pass, Profile
-from finemorphs.engines._cpu_threads import run
+from finemorphs.engines._cpu_threads import n_threads, one_torch_thread, run
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import EngineError
 from finemorphs.kernels import Kernel
@@ -82,6 +83,9 @@ class CPUEngine(Engine):
         fields = {"x": x, "a": a, "p": p, "q": q}
         force, pullback = _call("self_adjoint", kernel, fields, fields)
         return force, pullback
+
+    def session(self) -> AbstractContextManager[None]:
+        return one_torch_thread()
 
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
         """Whether a first call with these has to compile, which takes a second or less."""
@@ -155,7 +159,7 @@ class _Plan:
     def _threads(self) -> int:
         if self.n_rows * self.n_columns * (self.dim + 8) < _SMALL:
             return 1
-        return min(torch.get_num_threads(), self.tasks)
+        return min(n_threads(), self.tasks)
 
 
 @lru_cache(maxsize=256)

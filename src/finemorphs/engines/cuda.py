@@ -83,7 +83,7 @@ class CUDAEngine(Engine):
     def recorded(self, function: Passes) -> Passes:
         return Recording(function)
 
-    def guarded(self) -> AbstractContextManager[None]:
+    def session(self) -> AbstractContextManager[None]:
         return out_of_memory_advice()
 
     def _pack(self, tile: _Tile, *fields: Tensor) -> _Points:

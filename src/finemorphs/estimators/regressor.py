@@ -218,7 +218,7 @@ class FineMorphsRegressor(
         sequence = self._build_sequence(rows)
         settings = self._settings(rows, rng_noise)
         start = self._start_values(sequence, rng_start)
-        with engine.guarded(), Progress(self.verbose) as progress:
+        with engine.session(), Progress(self.verbose) as progress:
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
             objective = self._build_objective(sequence, engine, device, rows, rng_start)
             diffeos = sequence.diffeos
