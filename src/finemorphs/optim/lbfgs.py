@@ -185,7 +185,7 @@ def minimize(
     Result
         Where it ended; values that are not finite are never accepted.
     """
-    point, current, n_evaluations = start.clone(), function(start), 1
+    point, current, n_evaluations = start, function(start), 1
     if not math.isfinite(current.value):
         return _result(point, current, 0, 1, "The function is not finite at the start.", False)
     for iteration in range(max_iter):
