@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -129,11 +130,11 @@ def _total():
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_works_after_fork():
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_works_in_processes_of_every_kind(method):
     expected = _total()  # the parent's helpers are running when it forks
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.apply_async(_total).get(timeout=60) == expected
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply_async(_total).get(timeout=120) == expected
 
 
 def test_works_in_joblib_workers_with_their_share_of_threads():
@@ -256,3 +257,45 @@ def test_refuses_what_the_compiled_code_cannot_read():
         ENGINE.self_product(KERNEL, x, points(5))
     with pytest.raises(EngineError, match="contiguous"):
         ENGINE.self_product(KERNEL, x, points(3, 6).T)
+
+
+# --- sessions -----------------------------------------------------------------------------
+
+
+def test_a_session_gives_pytorch_one_thread_and_the_passes_all():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with CPUEngine().session():
+            assert (torch.get_num_threads(), _cpu_threads.n_threads()) == (1, 2)
+            with CPUEngine().session():
+                assert (torch.get_num_threads(), _cpu_threads.n_threads()) == (1, 2)
+        assert (torch.get_num_threads(), _cpu_threads.n_threads()) == (2, 2)
+        with pytest.raises(KeyError), CPUEngine().session():
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_sessions_in_several_threads_leave_the_number_of_threads_as_it_was():
+    before = torch.get_num_threads()
+    seen = []
+
+    def work(wait, go):
+        with CPUEngine().session():
+            go.set()
+            wait.wait(10)
+            seen.append(_cpu_threads.n_threads())
+
+    first, second = threading.Event(), threading.Event()
+    threads = [
+        threading.Thread(target=work, args=(second, first)),
+        threading.Thread(target=work, args=(first, second)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [before, before]
+    assert torch.get_num_threads() == _cpu_threads.n_threads() == before

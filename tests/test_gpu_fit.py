@@ -1,0 +1,79 @@
+"""A whole fit on a CUDA device: recorded evaluations, the optimiser, memory that runs out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from finemorphs import FineMorphsRegressor, load
+from finemorphs.engines import choose_engine
+from finemorphs.exceptions import EngineError
+from finemorphs.objective import Objective
+from finemorphs.sequence import ModuleSequence
+
+pytestmark = pytest.mark.gpu
+
+
+def curve(n=200, seed=0):
+    X = np.random.default_rng(seed).uniform(-1, 1, (n, 3))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def normal(*shape, seed):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("n_controls", [60, 20])
+@pytest.mark.parametrize("natural", [True, False])
+def test_evaluations_agree_with_the_reference_again_and_again(n_controls, natural):
+    sequence = ModuleSequence.build("AD2A", 4, 2, n_controls, n_steps=3)
+    x, y = normal(60, 4, seed=0), normal(60, 2, seed=1)
+    reference = Objective(sequence, choose_engine("reference", "cpu")[0], x, y)
+    engine, device = choose_engine("cuda")
+    objective = Objective(sequence, engine, x.float().to(device), y.float().to(device))
+    for seed, sigma in ((2, 0.5), (3, 0.5), (3, 0.2)):
+        theta = 0.3 * normal(sequence.n_parameters, seed=seed)
+        right = reference.evaluate(theta, sigma, natural)
+        ours = objective.evaluate(theta.float().to(device), sigma, natural)
+        assert ours.value == pytest.approx(right.value, rel=1e-5)
+        pairs = [(ours.gradient, right.gradient)]
+        if natural and n_controls == 60:
+            pairs.append((ours.natural, right.natural))
+        for mine, theirs in pairs:
+            assert (mine.cpu().double() - theirs).norm() <= 1e-5 * theirs.norm()
+
+
+def test_results_of_an_evaluation_are_not_overwritten_by_the_next():
+    sequence = ModuleSequence.build("ADA", 3, 1, 50)
+    engine, device = choose_engine("cuda")
+    x = normal(50, 3, seed=0).float().to(device)
+    objective = Objective(sequence, engine, x, x[:, :1].contiguous())
+    first = objective.evaluate(0.1 * torch.ones(sequence.n_parameters, device=device), 0.5)
+    kept = first.gradient.clone()
+    objective.evaluate(0.2 * torch.ones(sequence.n_parameters, device=device), 0.5)
+    assert torch.equal(first.gradient, kept)
+
+
+def test_a_fit_learns_is_deterministic_and_can_be_taken_to_a_cpu(tmp_path):
+    X, y = curve()
+    one = FineMorphsRegressor(engine="cuda", random_state=0).fit(X, y)
+    two = FineMorphsRegressor(engine="auto", random_state=0).fit(X, y)
+    assert one.score(*curve(seed=1)) > 0.95
+    assert torch.equal(one.model_.theta, two.model_.theta)
+    one.save(tmp_path / "model")
+    there = load(tmp_path / "model").set_params(engine="cpu")
+    np.testing.assert_allclose(there.predict(X), one.predict(X), atol=1e-4 * y.std())
+
+
+def test_a_subset_is_fitted_on_the_device():
+    model = FineMorphsRegressor(engine="cuda", subset_size=40, random_state=0).fit(*curve(400))
+    assert model.score(*curve(seed=1)) > 0.95
+
+
+def test_memory_that_runs_out_is_explained_and_the_device_stays_usable():
+    X, y = curve()
+    with pytest.raises(EngineError, match="lower memory"):
+        FineMorphsRegressor(engine="cuda", memory=50_000_000, random_state=0).fit(X, y)
+    model = FineMorphsRegressor(engine="cuda", max_iter=3, noise=0.5, random_state=0).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
