@@ -34,7 +34,7 @@ def every_sum(n=700, n_control=300, dim=3):
         ENGINE.product(KERNEL, x, y, a),
         ENGINE.self_product(KERNEL, x, own),
         *ENGINE.adjoint(KERNEL, x, y, p, q, a),
-        *ENGINE.self_adjoint(KERNEL, x, p, q, own),
+        *ENGINE.self_adjoint(KERNEL, x, p, own),
     ]
 
 
@@ -168,7 +168,7 @@ def sums(n):
     engine.product(Kernel(), x, x, p)
     engine.self_product(Kernel(), x, p)
     engine.adjoint(Kernel(), x, x[: n // 4], p, p, p[: n // 4])
-    engine.self_adjoint(Kernel(), x, p, p, p)
+    engine.self_adjoint(Kernel(), x, p, p)
 sums(100)
 before = used()
 sums(n)
@@ -199,7 +199,7 @@ needed = engine.needs_compilation(Kernel(), 2, torch.float32)
 result = engine.self_product(Kernel(), x, x)
 engine.product(Kernel(), x, x, x)
 engine.adjoint(Kernel(), x, x, x, x, x)
-engine.self_adjoint(Kernel(), x, x, x, x)
+engine.self_adjoint(Kernel(), x, x, x)
 print(needed, engine.needs_compilation(Kernel(), 2, torch.float32), result.sum().item())
 """
 

@@ -67,7 +67,7 @@ def errors(kernel, arguments):
         )
         yield from zip(
             ("self force", "self pullback"),
-            engine.self_adjoint(kernel, x, p, q, own),
+            engine.self_adjoint(kernel, x, p, own),
             strict=True,
         )
 
@@ -118,10 +118,10 @@ def test_many_rows_and_few_controls():
 @pytest.mark.gpu
 def test_the_same_bits_again_and_in_a_graph():
     engine, kernel = CUDAEngine(), roomy(10)
-    x, _, p, q, a = problem(927, 927, 10, torch.float32)
+    x, _, p, _, a = problem(927, 927, 10, torch.float32)
 
     def work():
-        return engine.self_product(kernel, x, a), *engine.self_adjoint(kernel, x, p, q, a)
+        return engine.self_product(kernel, x, a), *engine.self_adjoint(kernel, x, p, a)
 
     first, second = work(), work()
     graph = torch.cuda.CUDAGraph()
@@ -169,6 +169,7 @@ def check_in_the_interpreter():
     for n, n_control, d, dtype in (
         (1, 1, 1, torch.float32),
         (70, 9, 3, torch.float32),
+        (12, 5, 9, torch.float32),
         (20, 9, 10, torch.float32),
         (9, 5, 17, torch.float64),
         (5, 3, 33, torch.float32),

@@ -49,7 +49,7 @@ def all_sums(engine, kernel, x, y, p, q, a):
     """Every sum of the interface, by name."""
     own = p.flip(0)  # controls on the points themselves
     force, reaction, pullback = engine.adjoint(kernel, x, y, p, q, a)
-    self_force, self_pullback = engine.self_adjoint(kernel, x, p, q, own)
+    self_force, self_pullback = engine.self_adjoint(kernel, x, p, own)
     return {
         "product": engine.product(kernel, x, y, a),
         "self_product": engine.self_product(kernel, x, own),
@@ -128,9 +128,9 @@ def test_far_pairs_are_nothing(fused, kernel, dtype, distance):
     a = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=dtype)
     assert torch.equal(fused.product(kernel, x, x, a), a)
     assert torch.equal(fused.self_product(kernel, x, a), a)
-    force, pullback = fused.self_adjoint(kernel, x, a, a, a)
+    force, pullback = fused.self_adjoint(kernel, x, a, a)
     assert torch.equal(force, torch.zeros_like(a))
-    assert torch.equal(pullback, a)
+    assert torch.equal(pullback, 3 * a)
     force, reaction, pullback = fused.adjoint(kernel, x, x, a, a, a)
     assert torch.equal(force, torch.zeros_like(a))
     assert torch.equal(reaction, torch.zeros_like(a))
@@ -150,12 +150,13 @@ def test_adjoint_is_the_gradient_of_product(engine, kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_self_adjoint_is_the_gradient_of_self_product(engine, kernel):
+def test_self_adjoint_is_the_gradient_of_self_product_and_energy(engine, kernel):
+    """S(x, a) = sum((p + a) * K(x, x) a) has gradients force and pullback."""
     x, _, p, _, a = problem(9, 9, 3, torch.float64)
-    gradients = engine.self_adjoint(kernel, x, p, p, a)
+    gradients = engine.self_adjoint(kernel, x, p, a)
     for i, gradient in enumerate(gradients):
         expected = finite_differences(
-            lambda *arguments: (p * engine.self_product(kernel, *arguments)).sum(), [x, a], i
+            lambda x, a: ((p + a) * engine.self_product(kernel, x, a)).sum(), [x, a], i
         )
         torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-7)
 
@@ -182,13 +183,13 @@ def test_pullback_is_the_transpose_of_product(engine, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_self_passes_are_the_general_ones_on_the_same_points(engine, dtype):
-    x, _, p, q, a = problem(120, 120, 9, dtype)
+    x, _, p, _, a = problem(120, 120, 9, dtype)
     kernel, close = Kernel(width=2.0), {"rtol": 1e-4, "atol": 1e-4}
     torch.testing.assert_close(
         engine.self_product(kernel, x, a), engine.product(kernel, x, x, a), **close
     )
-    force, reaction, pullback = engine.adjoint(kernel, x, x, p, q, a)
-    self_force, self_pullback = engine.self_adjoint(kernel, x, p, q, a)
+    force, reaction, pullback = engine.adjoint(kernel, x, x, p + a, p + 2 * a, a)
+    self_force, self_pullback = engine.self_adjoint(kernel, x, p, a)
     torch.testing.assert_close(self_force, force + reaction, **close)
     torch.testing.assert_close(self_pullback, pullback, **close)
 
@@ -198,7 +199,7 @@ def test_forces_add_up_to_zero(engine):
     x, y, p, q, a = problem(90, 50, 4, torch.float64)
     force, reaction, _ = engine.adjoint(Kernel(), x, y, p, q, a)
     assert (force.sum(0) + reaction.sum(0)).abs().max() < 1e-10
-    assert engine.self_adjoint(Kernel(), x, p, q, p)[0].sum(0).abs().max() < 1e-10
+    assert engine.self_adjoint(Kernel(), x, p, p)[0].sum(0).abs().max() < 1e-10
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -227,7 +228,7 @@ def test_nan_is_not_swallowed(engine, position):
     assert engine.adjoint(Kernel(), x, y, p, q, a)[0].isnan().any()
     if position == "x":
         assert engine.self_product(Kernel(), x, p).isnan().all(dim=1)[4]
-        assert engine.self_adjoint(Kernel(), x, p, q, p)[0].isnan().all(dim=1)[4]
+        assert engine.self_adjoint(Kernel(), x, p, p)[0].isnan().all(dim=1)[4]
 
 
 def test_same_input_gives_the_same_bits(engine):

@@ -15,8 +15,9 @@ g(|z_k - z_l| / h) / h^2:
              + 2 sum_{l in S} G_kl (z_k - z_l) (a_k . a_l) ]        for k in S
 
 With p = P + a and q = P + 2a on the control points (p = q = P elsewhere) these are the
-pair sums force, reaction and pullback of :mod:`finemorphs.engines._base`: the energy's
-terms ride along with the costates', and no pair is visited twice.
+pair sums force, reaction and pullback of :mod:`finemorphs.engines._base` (``self_adjoint``,
+where all points are control points, takes P and a as they are): the energy's terms ride
+along with the costates', and no pair is visited twice.
 
 In words of the code: ``states`` z, ``controls`` a, ``centers`` z_S, ``costates`` P.
 """
@@ -123,9 +124,7 @@ def _pull_back(
     """The change of the costates over one step and the pullback, both without the factor dt."""
     n_controls = len(control)
     if n_controls == len(states):
-        return engine.self_adjoint(
-            kernel, states, costates + control, costates + 2 * control, control
-        )
+        return engine.self_adjoint(kernel, states, costates, control)
     p, q = costates.clone(), costates.clone()
     p[:n_controls] += control
     q[:n_controls] += 2 * control

@@ -7,12 +7,13 @@ G_kl = g(|x_k - y_l| / h) / h^2 (see :mod:`finemorphs.kernels`):
     adjoint       force_k    =  sum_l G_kl (x_k - y_l) (p_k . a_l)
                   reaction_l = -sum_k G_kl (x_k - y_l) (p_k . a_l)
                   pullback_l =  sum_k K_kl q_k
-    self_adjoint  force_k    =  sum_l G_kl (x_k - x_l) (p_k . a_l + a_k . p_l)
-                  pullback_k =  sum_l K_kl q_l
+    self_adjoint  force_k    =  sum_l G_kl (x_k - x_l) (p_k . a_l + a_k . q_l)
+                  pullback_k =  sum_l K_kl q_l                     with q = p + 2 a
 
-``self_adjoint`` is ``adjoint`` where the points are the control points, its force and
-reaction added. Both take every pair once: distance, exponential and polynomial are shared
-by the sums. No engine but the reference holds an n x n_S array.
+``self_adjoint`` gives the derivatives of sum_k (p_k + a_k) . (K a)_k by x and a, where the
+points are the control points: it is ``adjoint`` of p + a, p + 2 a and a, force and reaction
+added. Both take every pair once: distance, exponential and polynomial are shared by the
+sums. No engine but the reference holds an n x n_S array.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Engine(ABC):
 
     @abstractmethod
     def self_adjoint(
-        self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
+        self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Force and pullback, both (n, d), for x, p, q, a (n, d)."""
+        """Force and pullback, both (n, d), for x, p, a (n, d)."""
 
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
         """K(x, x) a; an engine that gains from the pair's symmetry overrides it."""

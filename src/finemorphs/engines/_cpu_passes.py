@@ -3,7 +3,7 @@
 A vector holds W *rows* (points x_k); a *column* (a control point y_l) is one number in every
 lane. For a pair, with D = y_l - x_k and r = |D| (see :mod:`finemorphs.engines._base`),
 
-    K = kappa(r/h),   w = -g(r/h)/h^2 (p_k . a_l + [self] a_k . p_l)
+    K = kappa(r/h),   w = -g(r/h)/h^2 (p_k . a_l + [self] a_k . q_l)
 
                       to the row                       to the column
     product           out_k += K a_l
@@ -103,7 +103,7 @@ PASSES = {
         Pass("product", ("x",), ("x", "a"), 1, 0),
         Pass("self_product", ("x", "a"), ("x", "a"), 1, 1),
         Pass("adjoint", ("x", "p", "q"), ("x", "a"), 1, 2),
-        Pass("self_adjoint", ("x", "a", "p", "q"), ("x", "a", "p", "q"), 2, 2),
+        Pass("self_adjoint", ("x", "a", "p", "q"), ("x", "a", "q"), 2, 2),
     )
 }
 
@@ -280,7 +280,7 @@ class PassBuilder:
             if self.which.is_adjoint:
                 product[pair] = row["p"][j].times(column["a"][j], product.get(pair))
             if self.which.is_adjoint and self.which.is_self:
-                product[pair] = row["a"][j].times(column["p"][j], product[pair])
+                product[pair] = row["a"][j].times(column["q"][j], product[pair])
         weights = {}
         for pair in pairs:
             value, slope = self._kernel(squared[pair])

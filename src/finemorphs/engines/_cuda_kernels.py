@@ -7,7 +7,7 @@ x_k goes over the *other* points y_l and gathers, with weights w_kl = own_k . ot
 
 A thread owns a few points and keeps their coordinates, weights and sums in registers, so
 that every word it loads serves them all; the others are read in groups of ``LANES`` points,
-whose coordinates lie side by side (one wide load each). Distances come from differences:
+whose columns lie side by side, ``WORDS`` numbers with each load. Distances come from differences:
 they lose nothing to the distance from the origin, and at the dimensions of a flow they
 cost less than moving a tile between registers and the tensor cores would.
 
@@ -35,11 +35,14 @@ def pack(
     D: tl.constexpr,
     PADDED_D: tl.constexpr,
     D_POWER: tl.constexpr,
+    COLUMNS: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Fields of shape (n, D) into one (groups, fields * PADDED_D, LANES), zero where padded."""
-    COLUMNS: tl.constexpr = len(fields) * PADDED_D
+    """Fields of shape (n, D) into one (groups, COLUMNS, LANES), each PADDED_D columns.
+
+    Zero where padded; columns after the last field are left as they are.
+    """
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, D_POWER)
     source = row[:, None] * D + column[None, :]
@@ -76,6 +79,26 @@ def _own(base, row, n, COLUMNS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.con
 
 
 @triton.jit
+def _read(
+    group, COUNT: tl.constexpr, LANES: tl.constexpr, WORDS: tl.constexpr, BLOCK: tl.constexpr
+):
+    # The first COUNT columns of a group, and those that share a load with the last of them.
+    PER_LOAD: tl.constexpr = WORDS // LANES
+    INTEGER: tl.constexpr = tl.int32 if group.dtype.element_ty == tl.float32 else tl.int64
+    place = tl.arange(0, PER_LOAD)[:, None, None]
+    word = tl.arange(0, WORDS)[:, None] + tl.zeros((1, BLOCK), tl.int32)
+    columns = ()
+    for first in tl.static_range(0, COUNT, PER_LOAD):
+        words = tl.load(group + first * LANES + word)
+        bits = tl.reshape(words, (PER_LOAD, LANES, BLOCK)).to(INTEGER, bitcast=True)
+        for i in tl.static_range(PER_LOAD):
+            # The place is known when compiling: no instruction is left of this sum with zeros.
+            column = tl.sum(tl.where(place == i, bits, 0), axis=0)
+            columns += (column.to(words.dtype, bitcast=True),)
+    return columns
+
+
+@triton.jit
 def _sum_from_memory(
     own,
     other,
@@ -83,7 +106,6 @@ def _sum_from_memory(
     n_own,
     FIRST: tl.constexpr,
     COUNT: tl.constexpr,
-    SHIFT: tl.constexpr,
     DISTANCE: tl.constexpr,
     CHUNK: tl.constexpr,
     OWN_COLUMNS: tl.constexpr,
@@ -99,7 +121,7 @@ def _sum_from_memory(
         for c in range(0, COUNT, CHUNK):
             for j in tl.static_range(CHUNK):
                 mine = tl.load(place + (FIRST + c + j) * LANES, mask=valid, other=0.0)[None, :]
-                theirs = tl.load(other + (FIRST + (c + j + SHIFT) % COUNT) * LANES)[:, None]
+                theirs = tl.load(other + (FIRST + c + j) * LANES)[:, None]
                 if DISTANCE:
                     total += (mine - theirs) * (mine - theirs)
                 else:
@@ -130,18 +152,21 @@ def sum_pairs(
     SLOPE: tl.constexpr,
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
+    WORDS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Partial forces (if W > 0) and values (if VALUES), of shape (splits, columns, n_own).
 
-    Columns of the packed points: D coordinates, W weights, then the D values. With SELF the
-    weights are [p, a] and meet those of the other point as [a, p]. A thread owns ROWS points.
+    Columns of the packed points: D coordinates, W weights, then the other points' D values.
+    With SELF the values are the last D of the weights. A thread owns ROWS points.
     CHUNK is D, or less where D is too large for the registers: then a program makes CHUNK
     columns of the sums, and reads its own points from memory at every step.
     """
     dtype: tl.constexpr = own.dtype.element_ty
     WIDE: tl.constexpr = CHUNK < D
-    SHIFT: tl.constexpr = W // 2 if SELF else 0
+    FIRST_VALUE: tl.constexpr = W if SELF else D + W
+    COUNT: tl.constexpr = FIRST_VALUE + D if VALUES else D + W
+    VALUE_AT: tl.constexpr = CHUNK if WIDE else FIRST_VALUE
     scale = tl.full((), scale_high, dtype) + tl.full((), scale_low, dtype)
     first_row = tl.program_id(0) * ROWS
     chunk = 0
@@ -167,30 +192,36 @@ def sum_pairs(
     last = tl.minimum(first + groups_per_split, n_groups)
     lane = tl.arange(0, LANES)
     first_lane = (lane == 0)[:, None]
-    other += first.to(tl.int64) * (OTHER_COLUMNS * LANES) + lane
+    group = other + first.to(tl.int64) * (OTHER_COLUMNS * LANES)
     for _group in range(first, last):
         if WIDE:
+            lanes = group + lane
             square = _sum_from_memory(
-                own, other, first_row, n_own, 0, D, 0, True, CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK
+                own, lanes, first_row, n_own, 0, D, True, CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK
             )
             weight = _sum_from_memory(
-                own, other, first_row, n_own, D, W, SHIFT, False,
-                CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK,
-            )  # fmt: skip
+                own, lanes, first_row, n_own, D, W, False, CHUNK, OWN_COLUMNS, ROWS, LANES, BLOCK
+            )
+            y = ()
+            for j in tl.static_range(CHUNK):
+                y += (tl.load(lanes + (chunk + j) * LANES)[:, None],)
+            if VALUES:
+                for j in tl.static_range(CHUNK):
+                    y += (tl.load(lanes + (FIRST_VALUE + chunk + j) * LANES)[:, None],)
         else:
+            y = _read(group, COUNT, LANES, WORDS, BLOCK)
             square = ()
             weight = ()
             for r in tl.static_range(ROWS):
                 total = tl.zeros((LANES, BLOCK), dtype)
                 for j in tl.static_range(D):
-                    difference = x[r * D + j][None, :] - tl.load(other + j * LANES)[:, None]
+                    difference = x[r * D + j][None, :] - y[j]
                     total += difference * difference
                 square += (total,)
             for r in tl.static_range(ROWS):
                 total = tl.zeros((LANES, BLOCK), dtype)
                 for j in tl.static_range(W):
-                    w_j = tl.load(other + (D + (j + SHIFT) % W) * LANES)[:, None]
-                    total += weights[r * W + j][None, :] * w_j
+                    total += weights[r * W + j][None, :] * y[D + j]
                 weight += (total,)
 
         kernel = ()
@@ -206,20 +237,19 @@ def sum_pairs(
         values = ()
         if W > 0:
             for j in tl.static_range(CHUNK):
-                y_j = tl.load(other + (chunk + j) * LANES)[:, None]
                 for r in tl.static_range(ROWS):
-                    term = slope[r] * (x[r * CHUNK + j][None, :] - y_j)
+                    term = slope[r] * (x[r * CHUNK + j][None, :] - y[j])
                     forces += (_add_lanes(force[j * ROWS + r], term, first_lane),)
         if VALUES:
             for j in tl.static_range(CHUNK):
-                b_j = tl.load(other + (D + W + chunk + j) * LANES)[:, None]
                 for r in tl.static_range(ROWS):
-                    values += (_add_lanes(value[j * ROWS + r], kernel[r] * b_j, first_lane),)
+                    term = kernel[r] * y[VALUE_AT + j]
+                    values += (_add_lanes(value[j * ROWS + r], term, first_lane),)
         if W > 0:
             force = forces
         if VALUES:
             value = values
-        other += OTHER_COLUMNS * LANES
+        group += OTHER_COLUMNS * LANES
 
     COLUMNS: tl.constexpr = (D if W > 0 else 0) + (D if VALUES else 0)
     stride = n_own.to(tl.int64)

@@ -74,14 +74,14 @@ class CPUEngine(Engine):
         return force, reaction, pullback
 
     def self_adjoint(
-        self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
+        self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        _check((x, p, q, a))
+        _check((x, p, a))
         if _is_trivial(x, x) or x.shape[1] > _LARGEST_DIM:
-            force, reaction, pullback = _in_blocks_adjoint(kernel, x, x, p, q, a)
+            force, reaction, pullback = _in_blocks_adjoint(kernel, x, x, p + a, p + 2 * a, a)
             return force + reaction, pullback
-        fields = {"x": x, "a": a, "p": p, "q": q}
-        force, pullback = _call("self_adjoint", kernel, fields, fields)
+        columns = {"x": x, "a": a, "q": torch.add(p, a, alpha=2)}
+        force, pullback = _call("self_adjoint", kernel, {**columns, "p": p}, columns)
         return force, pullback
 
     def session(self) -> AbstractContextManager[None]:

@@ -73,12 +73,13 @@ class CUDAEngine(Engine):
         return force, reaction, pullback
 
     def self_adjoint(
-        self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
+        self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
         tile = _tile("self_adjoint", x)
         with torch.cuda.device_of(x):
-            points = self._pack(tile, x, p, a, q)
-            return self._sum(kernel, tile, points, points, weights=2)
+            points = self._pack(tile, x, p, a)
+            others = self._pack(tile, x, a, torch.add(p, a, alpha=2))
+            return self._sum(kernel, tile, points, others, weights=2)
 
     def recorded(self, function: Passes) -> Passes:
         return Recording(function)
@@ -90,7 +91,10 @@ class CUDAEngine(Engine):
         n, d = fields[0].shape
         padded = -(-d // tile.chunk) * tile.chunk
         groups = -(-n // tile.lanes)
-        packed = fields[0].new_empty(groups, len(fields) * padded, tile.lanes)
+        # A load of several columns starts at a multiple of its size.
+        per_load = tile.words // tile.lanes
+        columns = -(-len(fields) * padded // per_load) * per_load
+        packed = fields[0].new_empty(groups, columns, tile.lanes)
         block = 64
         self._kernels.pack[(-(-groups * tile.lanes // block),)](
             fields,
@@ -99,6 +103,7 @@ class CUDAEngine(Engine):
             D=d,
             PADDED_D=padded,
             D_POWER=_power_of_two(padded),
+            COLUMNS=columns,
             LANES=tile.lanes,
             BLOCK=block,
         )
@@ -116,13 +121,14 @@ class CUDAEngine(Engine):
         """Force and value of every own point; what was not asked for is empty.
 
         ``weights`` counts the fields of the weight own . other: one, or two where the
-        points are the control points and the weight is p_k . a_l + a_k . p_l.
+        points are the control points, the weight is p_k . a_l + a_k . q_l and the value q.
         """
         d, n = own.padded_d, own.n
         columns = d * ((weights > 0) + values)
         blocks = -(-n // (_WARP * tile.rows))
         groups = other.packed.shape[0]
-        per_split = _groups_per_split(blocks * (d // tile.chunk), groups, own.packed.device)
+        resident = _processors(own.packed.device) * (_REGISTERS // (_WARP * tile.registers))
+        per_split = _groups_per_split(blocks * (d // tile.chunk), groups, resident)
         splits = -(-groups // per_split)
         partials = own.packed.new_empty(splits, columns, n)
         scale = _LOG2_E / kernel.width
@@ -148,8 +154,10 @@ class CUDAEngine(Engine):
             SLOPE=_in_powers_of_two(kernel.slope_coefficients),
             ROWS=tile.rows,
             LANES=tile.lanes,
+            WORDS=tile.words,
             BLOCK=_WARP,
             num_warps=1,
+            maxnreg=tile.registers,
         )
         force = self._add(partials, own, 0, kernel.width**-2, weights > 0)
         return force, self._add(partials, own, columns - d, 1.0, values)
@@ -205,41 +213,52 @@ class _Points:
 class _Tile:
     """How pairs are cut: a thread owns ``rows`` points and meets others ``lanes`` at a time.
 
-    It keeps ``chunk`` columns of its sums: all d, but in wide data.
+    It keeps ``chunk`` columns of its sums: all d, but in wide data. It has ``registers`` at
+    most, and a load takes ``words`` numbers, 16 bytes.
     """
 
     rows: int
     lanes: int
     chunk: int
+    registers: int = 255
+    words: int = 4
 
 
-# Sum -> (largest d, rows, lanes). A thread's own columns (2 d for the product, up to 4 d for
-# the adjoint, 5 d for self_adjoint) times its rows should fit 255 registers with the pairs in
-# flight, and every word loaded should serve as many rows as possible.
+# Sum -> (largest d, rows, lanes, registers). A thread's own columns (2 d for the product, up to
+# 4 d for the adjoint, 5 d for self_adjoint) times its rows should fit its registers with the
+# pairs in flight, and every word loaded should serve as many rows as possible; the fewer the
+# registers, the more threads hide each other's waiting: 168 is three warps a scheduler, 128 four.
 _TILES = {
-    "product": ((16, 4, 4), (32, 2, 4)),
-    "adjoint": ((5, 4, 4), (10, 2, 4), (17, 2, 2), (32, 1, 2)),
-    "self_adjoint": ((5, 4, 4), (10, 3, 2), (17, 2, 2), (32, 1, 2)),
-}
+    "product": ((10, 4, 4, 128), (16, 4, 4, 255), (32, 2, 4, 255)),
+    "adjoint": ((5, 4, 4, 168), (10, 2, 4, 168), (17, 2, 2, 255), (32, 1, 2, 255)),
+    "self_adjoint": (
+        (5, 4, 4, 168), (10, 2, 2, 168), (15, 2, 2, 255), (17, 2, 1, 255), (24, 1, 2, 255),
+        (32, 1, 1, 255),
+    ),
+}  # fmt: skip
 _WIDE = _Tile(rows=2, lanes=4, chunk=16)
-_BLOCKS_PER_PROCESSOR = 128  # several rounds of all that fit at once, so that the last costs little
+_REGISTERS = 65536  # of a processor
+_ROUNDS = 8  # of the programs that run at once, at least: so the last, ragged one costs little
 _GROUPS_PER_SPLIT = 4  # at least
 
 
 def _tile(work: str, x: Tensor) -> _Tile:
     d = x.shape[1]
-    for largest, rows, lanes in _TILES[work]:
+    for largest, rows, lanes, registers in _TILES[work]:
         if d <= largest:
             if x.dtype == torch.float64:
-                return _Tile(rows=max(rows // 2, 1), lanes=2, chunk=d)
-            return _Tile(rows=rows, lanes=lanes, chunk=d)
+                return _Tile(rows=max(rows // 2, 1), lanes=min(lanes, 2), chunk=d, words=2)
+            return _Tile(rows, lanes, d, registers)
     return _WIDE
 
 
-def _groups_per_split(blocks: int, groups: int, device: torch.device) -> int:
-    """Groups of other points in a range, so that all blocks keep the device busy."""
-    wanted = _processors(device) * _BLOCKS_PER_PROCESSOR // blocks
-    splits = max(1, min(wanted, groups // _GROUPS_PER_SPLIT))
+def _groups_per_split(blocks: int, groups: int, resident: int) -> int:
+    """Groups of other points in a range; the ranges' blocks fill whole rounds of the device."""
+    most = max(1, groups // _GROUPS_PER_SPLIT)
+    possible = max(1, most * blocks // resident)
+    choice = range(min(_ROUNDS, possible), min(_ROUNDS + 4, possible) + 1)
+    rounds = max(choice, key=lambda r: r * resident // blocks / r)
+    splits = max(1, min(most, rounds * resident // blocks))
     return -(-groups // splits)
 
 

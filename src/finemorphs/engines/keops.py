@@ -45,10 +45,10 @@ class KeOpsEngine(Engine):
         return force * scale, reaction * -scale, pullback
 
     def self_adjoint(
-        self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
+        self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        u = self._distances(kernel, x, x)
-        weights = (self._rows(p) * self._columns(a) + self._rows(a) * self._columns(p)).sum(-1)
+        u, q = self._distances(kernel, x, x), p + 2 * a
+        weights = (self._rows(p) * self._columns(a) + self._rows(a) * self._columns(q)).sum(-1)
         pull = self._slope(kernel, u) * weights * (self._rows(x) - self._columns(x))
         force = _compiled(lambda: pull.sum(dim=1))
         pullback = _compiled(lambda: (self._value(kernel, u) * self._columns(q)).sum(dim=1))

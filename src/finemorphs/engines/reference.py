@@ -29,9 +29,9 @@ class ReferenceEngine(Engine):
         return force, reaction, kernel.value(u).T @ q
 
     def self_adjoint(
-        self, kernel: Kernel, x: Tensor, p: Tensor, q: Tensor, a: Tensor
+        self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        force, reaction, pullback = self.adjoint(kernel, x, x, p, q, a)
+        force, reaction, pullback = self.adjoint(kernel, x, x, p + a, p + 2 * a, a)
         return force + reaction, pullback
 
 
