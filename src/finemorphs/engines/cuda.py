@@ -128,7 +128,7 @@ class CUDAEngine(Engine):
         blocks = -(-n // (_WARP * tile.rows))
         groups = other.packed.shape[0]
         resident = _processors(own.packed.device) * (_REGISTERS // (_WARP * tile.registers))
-        per_split = _groups_per_split(blocks * (d // tile.chunk), groups, resident)
+        per_split = _groups_per_split(blocks * (d // tile.chunk), groups, resident, tile.rounds)
         splits = -(-groups // per_split)
         partials = own.packed.new_empty(splits, columns, n)
         scale = _LOG2_E / kernel.width
@@ -214,7 +214,9 @@ class _Tile:
     """How pairs are cut: a thread owns ``rows`` points and meets others ``lanes`` at a time.
 
     It keeps ``chunk`` columns of its sums: all d, but in wide data. It has ``registers`` at
-    most, and a load takes ``words`` numbers, 16 bytes.
+    most, and a load takes ``words`` numbers, 16 bytes. The programs come in ``rounds`` of those
+    that run at once, at least: many, and the last, ragged one costs little; few, and so do the
+    partial sums.
     """
 
     rows: int
@@ -222,6 +224,7 @@ class _Tile:
     chunk: int
     registers: int = 255
     words: int = 4
+    rounds: int = 8
 
 
 # Sum -> (largest d, rows, lanes, registers). A thread's own columns (2 d for the product, up to
@@ -238,7 +241,7 @@ _TILES = {
 }  # fmt: skip
 _WIDE = _Tile(rows=2, lanes=4, chunk=16)
 _REGISTERS = 65536  # of a processor
-_ROUNDS = 8  # of the programs that run at once, at least: so the last, ragged one costs little
+_ROUNDS = {"product": 8, "adjoint": 8, "self_adjoint": 2}  # as measured
 _GROUPS_PER_SPLIT = 4  # at least
 
 
@@ -248,15 +251,15 @@ def _tile(work: str, x: Tensor) -> _Tile:
         if d <= largest:
             if x.dtype == torch.float64:
                 return _Tile(rows=max(rows // 2, 1), lanes=min(lanes, 2), chunk=d, words=2)
-            return _Tile(rows, lanes, d, registers)
+            return _Tile(rows, lanes, d, registers, rounds=_ROUNDS[work])
     return _WIDE
 
 
-def _groups_per_split(blocks: int, groups: int, resident: int) -> int:
+def _groups_per_split(blocks: int, groups: int, resident: int, rounds: int) -> int:
     """Groups of other points in a range; the ranges' blocks fill whole rounds of the device."""
     most = max(1, groups // _GROUPS_PER_SPLIT)
     possible = max(1, most * blocks // resident)
-    choice = range(min(_ROUNDS, possible), min(_ROUNDS + 4, possible) + 1)
+    choice = range(min(rounds, possible), min(rounds + 4, possible) + 1)
     rounds = max(choice, key=lambda r: r * resident // blocks / r)
     splits = max(1, min(most, rounds * resident // blocks))
     return -(-groups // splits)
