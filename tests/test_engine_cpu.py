@@ -299,3 +299,14 @@ def test_sessions_in_several_threads_leave_the_number_of_threads_as_it_was():
         thread.join()
     assert seen == [before, before]
     assert torch.get_num_threads() == _cpu_threads.n_threads() == before
+
+
+@pytest.mark.usefixtures("restore_threads")
+def test_helpers_end_when_they_are_told_to_and_come_back_when_needed():
+    torch.set_num_threads(3)
+    expected = _total()
+    helpers = [t for t in threading.enumerate() if t.name.startswith("finemorphs-")]
+    assert helpers
+    _cpu_threads._team.stop()
+    assert not any(helper.is_alive() for helper in helpers)
+    assert _total() == expected

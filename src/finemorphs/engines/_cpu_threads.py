@@ -11,6 +11,7 @@ thread and the passes all.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Iterator
@@ -46,27 +47,42 @@ class _Ticket:
 
 
 class _Team:
+    """Helpers that wait for tickets; they end when they are told to, before the interpreter does.
+
+    A thread that is still in compiled code when the interpreter ends cannot be unwound, and
+    would abort the process.
+    """
+
     def __init__(self) -> None:
-        self._queue: SimpleQueue[_Ticket] = SimpleQueue()
+        self._queue: SimpleQueue[_Ticket | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._size = 0
+        self._helpers: list[threading.Thread] = []
 
     def ask(self, tickets: list[_Ticket]) -> None:
-        if self._size < len(tickets):
+        if len(self._helpers) < len(tickets):
             self._grow(len(tickets))
         for ticket in tickets:
             self._queue.put(ticket)
 
+    def stop(self) -> None:
+        with self._lock:
+            helpers, self._helpers = self._helpers, []
+        for _ in helpers:
+            self._queue.put(None)
+        for helper in helpers:
+            helper.join(timeout=10)
+
     def _grow(self, size: int) -> None:
         with self._lock:
-            while self._size < size:
-                name = f"finemorphs-{self._size}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
-                self._size += 1
+            while len(self._helpers) < size:
+                name = f"finemorphs-{len(self._helpers)}"
+                helper = threading.Thread(target=self._work, name=name, daemon=True)
+                helper.start()
+                self._helpers.append(helper)
 
     def _work(self) -> None:
-        while True:
-            self._queue.get().help()
+        while (ticket := self._queue.get()) is not None:
+            ticket.help()
 
 
 _team = _Team()
@@ -79,6 +95,7 @@ def _new_team() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_team)
+atexit.register(lambda: _team.stop())
 
 
 def run(function: Native, argument: int, n_threads: int, memory: object = None) -> None:
