@@ -80,13 +80,19 @@ def backward(
     controls: Tensor,
     costates: Tensor,
     natural: bool = False,
+    into: tuple[Tensor, Tensor | None] | None = None,
 ) -> Adjoint:
-    """Carry the costates at the end of the flow back to its start, energy included."""
+    """Carry the costates at the end of the flow back to its start, energy included.
+
+    ``into`` are tensors shaped like the controls for the gradient and its natural twin; they
+    are made where not given.
+    """
     n_steps, n_controls, _ = controls.shape
     step = 1.0 / n_steps
     full = n_controls == costates.shape[0]
-    gradient = torch.empty_like(controls)
-    metric_gradient = torch.empty_like(controls) if natural else None
+    if into is None:
+        into = torch.empty_like(controls), torch.empty_like(controls) if natural else None
+    gradient, metric_gradient = into
     for i in reversed(range(n_steps)):
         states, control = trajectory.states[i], controls[i]
         if metric_gradient is not None and full:

@@ -22,7 +22,7 @@ from finemorphs._typing import Array, Tensor
 from finemorphs.engines import Engine
 from finemorphs.exceptions import DimensionError, SequenceError
 from finemorphs.kernels import Kernel
-from finemorphs.modules import Affine, Backward, Diffeo, Forward, Module
+from finemorphs.modules import Affine, Diffeo, Forward, Module
 
 __all__ = ["Chain", "ModuleSequence", "canonical", "parse"]
 
@@ -324,16 +324,14 @@ class ModuleSequence:
         natural: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """The flat gradient, and its natural twin (the gradient itself on A modules)."""
-        parts: list[Backward] = []
-        passed = zip(self.modules, self.split(theta), steps, strict=True)
-        for module, part, step in reversed(list(passed)):
-            parts.insert(0, module.backward(engine, part, step.cache, costates, natural))
-            costates = parts[0].costates
-        gradient = torch.cat([back.gradient for back in parts])
-        if not natural:
-            return gradient, None
-        twins = [back.gradient if back.natural is None else back.natural for back in parts]
-        return gradient, torch.cat(twins)
+        gradient = torch.empty_like(theta)
+        twin = torch.empty_like(theta) if natural else None
+        passed = zip(self.modules, self.places, steps, strict=True)
+        for module, place, step in reversed(list(passed)):
+            into = gradient[place], None if twin is None else twin[place]
+            back = module.backward(engine, theta[place], step.cache, costates, natural, into)
+            costates = back.costates
+        return gradient, twin
 
     def centers(self, engine: Engine, theta: Tensor, control_points: Tensor) -> list[Tensor]:
         """The control points (T, N_S, d) of every D module at the start of each step."""

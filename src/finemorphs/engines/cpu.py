@@ -35,7 +35,7 @@ from finemorphs.kernels import Kernel
 __all__ = ["CPUEngine"]
 
 _LARGEST_DIM = 64  # beyond it the registers are far too few, and matrix products win
-_PARTIAL_BYTES = 2**26  # for the partial sums of one pass
+_PARTIAL_BYTES = 2**25  # for the partial sums of one pass
 _SMALL = 300_000  # numbers in pairs, n n_S (d + 8), under which a second thread does not pay
 _BLOCK_PAIRS = 2**21  # pairs that are in memory at a time, where dim > _LARGEST_DIM
 

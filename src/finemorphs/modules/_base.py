@@ -61,6 +61,15 @@ class Module(Protocol):
         """Map the training rows (N, d_in)."""
 
     def backward(
-        self, engine: Engine, theta: Tensor, cache: Any, costates: Tensor, natural: bool
+        self,
+        engine: Engine,
+        theta: Tensor,
+        cache: Any,
+        costates: Tensor,
+        natural: bool,
+        into: tuple[Tensor, Tensor | None] | None = None,
     ) -> Backward:
-        """Pull costates at the output back to the input; the cost's gradient is included."""
+        """Pull costates at the output back to the input; the cost's gradient is included.
+
+        ``into`` are flat tensors for the gradient and its natural twin, made where not given.
+        """

@@ -26,7 +26,7 @@ __all__ = ["Affine"]
 
 # Relative to the mean of the diagonal: keeps B invertible with lambda = 0 and collinear columns.
 _JITTER = 1e-10
-_ROWS_AT_ONCE = 2**16  # in double precision
+_ROWS_AT_ONCE = 2**13  # in double precision
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,22 @@ class Affine:
         return Forward(self.apply(theta, x), cost, x)
 
     def backward(
-        self, engine: Engine, theta: Tensor, cache: Tensor, costates: Tensor, natural: bool
+        self,
+        engine: Engine,
+        theta: Tensor,
+        cache: Tensor,
+        costates: Tensor,
+        natural: bool,
+        into: tuple[Tensor, Tensor | None] | None = None,
     ) -> Backward:
         """Pull costates back through M; the metric is applied later, by :meth:`solve`."""
-        gradient = theta.new_empty(self.d_out, self.d_in + 1)
+        flat = torch.empty_like(theta) if into is None else into[0]
+        gradient = flat.view(self.d_out, self.d_in + 1)
         gradient[:, :-1] = costates.T @ cache + 2 * self.ridge * self._excess(theta)
         gradient[:, -1] = costates.sum(0)
-        return Backward(costates @ self.views(theta)[0], gradient.view(-1), None)
+        if into is not None and into[1] is not None:
+            into[1].copy_(flat)
+        return Backward(costates @ self.views(theta)[0], flat, None)
 
     def metric(self, x: Tensor, weights: Tensor | None, curvature: Tensor) -> Tensor:
         """The matrix B of the module docstring, (d_in + 1, d_in + 1), in double precision."""

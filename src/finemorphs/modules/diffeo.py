@@ -70,14 +70,23 @@ class Diffeo:
         return Forward(trajectory.states[-1], trajectory.energy, trajectory)
 
     def backward(
-        self, engine: Engine, theta: Tensor, cache: flow.Trajectory, costates: Tensor, natural: bool
+        self,
+        engine: Engine,
+        theta: Tensor,
+        cache: flow.Trajectory,
+        costates: Tensor,
+        natural: bool,
+        into: tuple[Tensor, Tensor | None] | None = None,
     ) -> Backward:
         """Pull costates back through the flow."""
+        if into is not None:
+            gradient, twin = into
+            into = self.controls(gradient), None if twin is None else self.controls(twin)
         adjoint = flow.backward(
-            engine, self.kernel, cache, self.controls(theta), costates, natural=natural
+            engine, self.kernel, cache, self.controls(theta), costates, natural, into
         )
-        twin = None if adjoint.natural is None else adjoint.natural.view(-1)
-        return Backward(adjoint.costates, adjoint.gradient.view(-1), twin)
+        flat = None if adjoint.natural is None else adjoint.natural.view(-1)
+        return Backward(adjoint.costates, adjoint.gradient.view(-1), flat)
 
     def transport(self, engine: Engine, theta: Tensor, centers: Tensor, x: Tensor) -> Tensor:
         """The states (T + 1, n, d) of other rows, given the centers (T, N_S, d) of training."""
