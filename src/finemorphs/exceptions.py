@@ -1,4 +1,4 @@
-"""Every error and warning of the library that is not a plain ``ValueError`` or ``TypeError``.
+"""Every error of the library that is not a plain ``ValueError`` or ``TypeError``.
 
 Messages have three parts: what is wrong, what came, what to do.
 """
@@ -6,7 +6,6 @@ Messages have three parts: what is wrong, what came, what to do.
 from __future__ import annotations
 
 __all__ = [
-    "ConvergenceWarning",
     "DatasetError",
     "DimensionError",
     "EngineError",
@@ -38,7 +37,3 @@ class ModelFileError(FineMorphsError, ValueError):
 
 class DatasetError(FineMorphsError, ValueError):
     """A dataset is unknown, not at hand, or damaged; the message names the file and the line."""
-
-
-class ConvergenceWarning(UserWarning):
-    """Training ended before the objective settled."""
