@@ -1,6 +1,6 @@
 """The CUDA engine's times on this device, beside what its special-function units allow.
 
-    PYTHONPATH=src python3 benchmarks/_cuda.py [--out cuda.json] [--quick]
+    python benchmarks/engines.py --device cuda
 
 Medians by device events, of CUDA graphs replayed, as a fit runs them. *bound* is the time
 that the square root and the exponential of every pair need on the special-function units alone
@@ -11,13 +11,10 @@ where its arrays fit, PyKeOps where it is installed; ``--quick`` leaves both out
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -193,19 +190,3 @@ def as_text(rows: list[CudaRow]) -> str:
         for row in rows
     ]
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--quick", action="store_true", help="no dense PyTorch, no PyKeOps")
-    options = parser.parse_args()
-    rows = cuda_rows(options.quick)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print(as_text(rows))
-    if options.out:
-        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,7 @@
 """How fast the engines are, as ratios from one run.
 
     python benchmarks/engines.py --out engines.json [--data DIRECTORY] [--only NAME ...]
+    python benchmarks/engines.py --device cuda [--quick] [--out cuda.json]
 
 Every row times a subject and its opponents in turn, repeat after repeat, so that whatever
 else the machine does hits all of them; the table has the medians. A *pair* is one of the
@@ -29,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from finemorphs.engines import Engine, choose_engine
+from finemorphs.exceptions import EngineError
 from finemorphs.kernels import Kernel
 from finemorphs.objective import Objective
 from finemorphs.optim import History, minimize
@@ -36,7 +38,6 @@ from finemorphs.sequence import ModuleSequence
 
 Job = Callable[[], object]
 KERNEL = Kernel("matern", 3, 0.5)
-FAST = {"cpu": "cpu", "cuda": "cuda"}  # the engine under test on each device
 
 
 @dataclass
@@ -63,15 +64,13 @@ class Row:
         return None if self.pairs is None else 1e9 * self.subject / self.pairs
 
 
-def race(device: torch.device, jobs: dict[str, Job], repeats: int) -> dict[str, float]:
+def race(jobs: dict[str, Job], repeats: int) -> dict[str, float]:
     """Median seconds of each job, taken in turn; the first, untimed round compiles."""
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for repeat in range(repeats + 1):
         for name, job in jobs.items():
             start = time.perf_counter()
             job()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
             if repeat:
                 times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
@@ -92,7 +91,7 @@ class Setting:
         return torch.randn(n, dim, generator=source, dtype=dtype).to(self.device)
 
     def race(self, jobs: dict[str, Job], repeats: int | None = None) -> dict[str, float]:
-        return race(self.device, jobs, repeats or self.repeats)
+        return race(jobs, repeats or self.repeats)
 
 
 # -- rows: passes
@@ -314,8 +313,6 @@ print(json.dumps([seconds / 2, peak]))
 
 def memory(s: Setting) -> Iterator[Row]:
     """A step of a fit with a full history, N = 41157: peak memory of the whole process."""
-    if s.device.type != "cpu":
-        return
     command = [sys.executable, "-c", MEMORY, str(torch.get_num_threads())]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     seconds, peak = json.loads(output.splitlines()[-1])
@@ -361,25 +358,42 @@ def as_table(rows: list[Row], title: str) -> Table:
     return table
 
 
+def cuda_report(out: Path | None, quick: bool) -> None:
+    """The rows of the CUDA engine, by device events."""
+    from _cuda import as_text, cuda_rows
+
+    rows = cuda_rows(quick)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(as_text(rows))
+    if out:
+        out.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=FAST, default="cpu")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--data", type=Path, help="directory of Concrete's data.txt")
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--out", type=Path, help="JSON file to write")
+    parser.add_argument("--quick", action="store_true", help="on cuda: no dense PyTorch, no KeOps")
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
-    fast, device = choose_engine(FAST[options.device], options.device)
+    try:
+        fast, device = choose_engine(options.device, options.device)
+    except EngineError as error:
+        parser.error(str(error))
+    if options.device == "cuda":
+        cuda_report(options.out, options.quick)
+        return
     reference, _ = choose_engine("reference", options.device)
     setting = Setting(device, fast, reference, options.repeats, options.data)
     rows = [row for name in options.only for row in ROWS[name](setting)]
 
     console = Console(width=130)
-    processor = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
-    console.print(as_table(rows, f"{device.type}, {processor}, {options.threads} threads"))
+    console.print(as_table(rows, f"{platform.machine()}, {options.threads} threads"))
     if not any("keops" in row.seconds for row in rows) and "products" in options.only:
         console.print("PyKeOps is not installed: no row against it.")
     if options.data is None and "fits" in options.only:
