@@ -165,7 +165,7 @@ def inverse_hessian(sequence, theta, x, y, weights=None):
     for module, part, state, forward in reversed(list(parts)):
         if module.name.startswith("A"):
             matrix = part.view(module.d_out, -1)[:, :-1]
-            share = 1.0 if following is None else float(following.square().sum()) / module.d_out
+            share = 4.0 if following is None else float(following.square().sum()) / module.d_out
             following = matrix
             xi = torch.cat([state, torch.ones_like(state[:, :1])], 1)
             weighted = xi if weights is None else xi * weights[:, None]

@@ -9,7 +9,7 @@ give the value, the gradient, and what the metric of the optimiser needs:
     controls:         K_SS^-1 dG/da / (2 dt)
     affine module q:  dG/d[M b] ( 2 lambda I' + (c / sigma^2) s_q sum_k w_k xi xi^T )^-1
 
-with xi = (state, 1), s_m = 1 for the last A module and s_q = |M_(q+1)|^2 / d for the others.
+with xi = (state, 1), s_m = 4 for the last A module and s_q = |M_(q+1)|^2 / d for the others.
 The Gauss-Newton value c = 2 makes the affine modules crawl, since the controls follow every
 affine move and only the Schur complement of the curvature is left; c = 0.02 stands for it.
 """
@@ -28,7 +28,8 @@ from finemorphs.sequence import ModuleSequence
 
 __all__ = ["Evaluation", "Objective"]
 
-_CURVATURE = 0.02
+_CURVATURE = 0.02  # c
+_LAST = 4.0  # s_m
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Objective:
             if isinstance(module, Affine)
         ]
         metrics: list[Tensor] = []
-        curvature = _CURVATURE * precision
+        curvature = _CURVATURE * _LAST * precision
         for (place, module), x in reversed(list(zip(self._affine_places(), states, strict=True))):
             metrics.append(module.metric(x, self.weights, curvature))
             matrix = module.views(theta[place])[0]
