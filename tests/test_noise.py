@@ -82,7 +82,7 @@ def test_responses_are_estimated_one_by_one():
 
 
 def test_formulas_of_sigma_and_target():
-    """sigma^2 = sqrt(N) max(sum(s2)/2, 0.01), target = max(sum(s2 sd^2)/2, 0.01)."""
+    """sigma^2 = sqrt(N) max(sum(s2)/2, 0.01), target = sum(max(s2, 1e-4) sd^2)/2."""
     x, y = data(50, d_y=2)
     scale, weights = np.array([2.0, 5.0]), np.full(50, 1.5)
     s2 = estimated(x, y, weights)
@@ -96,6 +96,15 @@ def test_both_have_a_floor():
     x, y = data(50)
     level = estimate_noise(x, 0 * y, np.ones(50), np.ones(1), np.random.default_rng(0))
     assert level.sigma**2 == pytest.approx(math.sqrt(50) * 0.01)
+    assert level.target == pytest.approx(1e-4 / 2)
+
+
+def test_the_target_follows_the_units_of_y_but_for_the_paper_s_floor():
+    x, y = data(50)
+    weights, rng = np.ones(50), np.random.default_rng(0)
+    targets = [estimate_noise(x, y, weights, np.array([s]), rng).target for s in (1.0, 1e-6)]
+    assert targets[1] == pytest.approx(1e-12 * targets[0])
+    level = estimate_noise(x, y, weights, np.array([1e-6]), rng, target_floor=0.01)
     assert level.target == 0.01
 
 
@@ -124,7 +133,7 @@ def test_tiny_tables(n):
     x, y = data(n)
     level = estimate_noise(x, y, np.ones(n), np.ones(1), np.random.default_rng(0))
     assert level.sigma > 0
-    assert level.target >= 0.01
+    assert level.target > 0
     assert math.isfinite(level.sigma + level.target)
 
 

@@ -45,8 +45,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if parameters["max_time"] is not None:
         _real(parameters, "max_time", lambda v: v > 0, "positive")
     noise = parameters["noise"]
-    if isinstance(noise, str) and noise != "auto":
-        raise ValueError(f"noise={noise!r} is not known; use 'auto' or a positive number.")
+    if isinstance(noise, str) and noise not in ("auto", "paper"):
+        raise ValueError(f"noise={noise!r} is not known; use 'auto', 'paper' or a positive number.")
     if not isinstance(noise, str):
         _real(parameters, "noise", lambda v: v > 0, "positive, or 'auto'")
     callbacks = parameters["callbacks"]

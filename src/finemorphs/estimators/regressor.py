@@ -42,6 +42,7 @@ from finemorphs.training import (
 __all__ = ["FineMorphsRegressor"]
 
 _MIN_ROWS = 5
+_PAPER_FLOOR = 0.01  # least mean squared error that the paper's rounds ask for, in any units
 
 
 class FineMorphsRegressor(
@@ -74,9 +75,10 @@ class FineMorphsRegressor(
         Weight of the cost of the matrices, for all A modules or one for each.
     inner_affine : {"ridge", "identity"}, default="ridge"
         Whether inner square A modules are pulled to 0 or to the identity.
-    noise : "auto" or float, default="auto"
+    noise : "auto", "paper" or float, default="auto"
         The noise level sigma of the standardised responses; "auto" estimates it from the data
-        and lowers it by rounds until the training error meets the estimate.
+        and lowers it by rounds until the training error meets the estimate. "paper" is the
+        same, but never asks for a mean squared error under 0.01 in the units of y.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -300,7 +302,8 @@ class FineMorphsRegressor(
     def _settings(self, rows: TrainingRows, rng: np.random.Generator) -> Settings:
         sigma, target = self.noise, None
         if isinstance(sigma, str):
-            level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
+            floor = _PAPER_FLOOR if sigma == "paper" else 0.0
+            level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng, floor)
             sigma, target = level.sigma, level.target
             if self.warm_start and hasattr(self, "noise_"):
                 sigma = min(sigma, self.noise_)

@@ -5,11 +5,12 @@ y_j - y_i on x_j - x_i (ridge 0.01, no intercept), and keep the squared residual
 nearest of the others. With s2 the mean over i, one value for each response,
 
     sigma^2 = sqrt(N) max( sum(s2) / 2, 0.01 )
-    target  = max( sum(s2 sd_Y^2) / 2, 0.01 )
+    target  = sum( max(s2, 0.0001) sd_Y^2 ) / 2
 
 x and y are standardised; the target is a mean squared error in the units of y, under which
 training stops to lower sigma. (The paper prints the mean over all k residuals and its root;
-this is what its authors ran.)
+this is what its authors ran. Their target is max( sum(s2 sd_Y^2)/2, 0.01 ), whatever the units
+of y are; ours has that floor only when asked for, so that a fit does not depend on the units.)
 
 A row of weight w counts as w equal rows: N is the sum of the weights, the k nearest rows
 are those that fill k places, and the place behind the row itself is the nearest of the others.
@@ -28,6 +29,7 @@ __all__ = ["NoiseLevel", "estimate_noise", "local_variance"]
 
 _RIDGE = 0.01
 _FLOOR = 0.01
+_TARGET_FLOOR = 1e-4  # a hundredth of the response's standard deviation
 _ALL_ROWS = 50_000  # up to here every row is taken; beyond, a sample of them
 _SAMPLE = 2_000
 _CHUNK_NUMBERS = 2**24  # differences x_j - x_i held at once
@@ -42,7 +44,12 @@ class NoiseLevel:
 
 
 def estimate_noise(
-    x: Array, y: Array, weights: Array, y_scale: Array, rng: np.random.Generator
+    x: Array,
+    y: Array,
+    weights: Array,
+    y_scale: Array,
+    rng: np.random.Generator,
+    target_floor: float = 0.0,
 ) -> NoiseLevel:
     """Sigma and the target of training for standardised rows x (n, d_X) and y (n, d_Y).
 
@@ -55,10 +62,13 @@ def estimate_noise(
         Standard deviations of the responses.
     rng : Generator
         Draws the sample of rows where there are more than 50,000.
+    target_floor : float, default=0.0
+        Least target, in the squared units of y; the paper's is 0.01.
     """
     s2 = local_variance(x, y, weights, rng)
     sigma2 = np.sqrt(weights.sum()) * max(s2.sum() / 2, _FLOOR)
-    return NoiseLevel(float(np.sqrt(sigma2)), float(max((s2 * y_scale**2).sum() / 2, _FLOOR)))
+    target = max((np.maximum(s2, _TARGET_FLOOR) * y_scale**2).sum() / 2, target_floor)
+    return NoiseLevel(float(np.sqrt(sigma2)), float(target))
 
 
 def local_variance(x: Array, y: Array, weights: Array, rng: np.random.Generator) -> Array:
