@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import finemorphs
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.exceptions import ModelFileError
 
+DATA = Path(__file__).parent / "data"
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (40, 3))
 Y = np.column_stack([np.sin(3 * X[:, 0]), X[:, 1] * X[:, 2]])
@@ -134,3 +136,15 @@ def test_the_package_offers_its_public_names():
         assert getattr(finemorphs, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         finemorphs.nothing  # noqa: B018
+
+
+def test_a_file_of_the_first_format_version_is_read():
+    """Written by finemorphs 0.1 and kept as it was."""
+    expected = json.loads((DATA / "model-version-1.json").read_text("utf-8"))
+    model = load(DATA / "model-version-1.fm")
+    frame = pd.DataFrame(expected["X"], columns=["speed", "angle", "ü"])
+    np.testing.assert_allclose(model.predict(frame), expected["predictions"], rtol=1e-10)
+    assert model.sequence_ == "AD^2A"
+    assert model.objective_ == expected["objective"]
+    assert model.status_ == expected["status"]
+    assert len(model.history_["objective"]) == model.n_iter_ == expected["n_iter"]
