@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from finemorphs import FineMorphsRegressor
 from finemorphs.datasets import make_rings
-from finemorphs.inspection import plot_reshaping
+from finemorphs.plots import plot_reshaping
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     print(f"test RMSE  {test_rmse:.4f}   (standard deviation of the response {y_test.std():.4f})")
 
     mpl.use("Agg")
-    figure = plot_reshaping(X_test, y_test, model.transform(X_test))
+    figure = plot_reshaping(X_test, y_test, model.transform(X_test))[0].figure
     figure.suptitle(
         f"Rings, {model.sequence_} with one dummy dimension: "
         f"{len(y_test)} test points, RMSE {test_rmse:.3f}"

@@ -28,7 +28,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("optim",),
     ("training",),
     ("estimators",),
-    ("persistence", "inspection", "datasets"),
+    ("persistence", "plots", "datasets"),
     ("benchmarks",),
     ("cli",),
     ("__init__", "__main__"),

@@ -13,8 +13,8 @@ from finemorphs.benchmarks.models import FINEMORPHS
 from finemorphs.benchmarks.runner import Settings, fit_model
 from finemorphs.datasets import make_rings
 from finemorphs.estimators import FineMorphsRegressor
-from finemorphs.inspection import plot_panels, plot_reshaping
 from finemorphs.persistence import load
+from finemorphs.plots import plot_panels, plot_reshaping
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,10 @@ def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
         model.save(path)
     name, states = six_states(model, X)
     titles = [f"t = {time:g}" for time in _TIMES]
-    figures = [plot_panels(states, y, titles=titles, response_axis=turn) for turn in (False, True)]
+    figures = [
+        plot_panels(states, y, titles=titles, response_axis=turn)[0].figure
+        for turn in (False, True)
+    ]
     error = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
     for figure in figures:
         figure.suptitle(
@@ -78,7 +81,8 @@ def _draw_rings(settings: Settings, name: str) -> Figure:
     X, y = make_rings(1200, random_state=settings.seed)
     model = fit_model(name, "rings", X[:400], y[:400], settings)
     X, y = X[400:], y[400:]
-    figure = plot_reshaping(X, y, model.transform(X))
+    figure = plot_reshaping(X, y, model.transform(X))[0].get_figure(root=True)
+    assert figure is not None
     error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
     figure.suptitle(f"rings, {name} with one dummy dimension: test points, RMSE {error:.3g}")
     return figure

@@ -1,4 +1,4 @@
-"""Pictures of what a model does to the data; they need matplotlib (``finemorphs[plots]``)."""
+"""The data before, during and after the flow, as the paper shows them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
 from finemorphs._typing import Array, ArrayLike
+from finemorphs.plots._axes import pyplot
+from finemorphs.plots._projection import pad_columns, principal_axes, response_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +28,7 @@ def plot_reshaping(
     axes: tuple[Axes, Axes] | None = None,
     cmap: str = "viridis",
     label: str = "response",
-) -> Figure:
+) -> tuple[Axes, Axes]:
     """The data before and after the diffeomorphism (paper, figure "Rings").
 
     On the left the predictors, on the right the states that leave the last D module, both
@@ -52,8 +54,8 @@ def plot_reshaping(
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure; save it with ``savefig(path)``.
+    pair of matplotlib axes
+        The left and the right one; ``axes[0].figure.savefig(path)`` saves the picture.
     """
     X, states = check_array(X, dtype=float), check_array(states, dtype=float)
     y = check_array(y, ensure_2d=False, dtype=float)
@@ -68,14 +70,14 @@ def plot_reshaping(
             f"the second of axes has projection {right.name!r}; make it with projection='3d'."
         )
     colours: dict[str, Any] = {"c": y, "cmap": cmap, "s": 16, "linewidths": 0}
-    points = _draw_plane(left, _pad(X if X.shape[1] <= 2 else _principal_axes(X), 2), colours)
-    _draw_space(right, _response_axes(states, y), colours)
+    points = _draw_plane(left, pad_columns(X if X.shape[1] <= 2 else principal_axes(X), 2), colours)
+    _draw_space(right, response_axes(states, y), colours)
 
     figure = left.get_figure(root=True)
     assert figure is not None
     bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.04)
     bar.outline.set_visible(False)
-    return figure
+    return left, right
 
 
 def plot_panels(
@@ -87,7 +89,7 @@ def plot_panels(
     n_columns: int = 3,
     cmap: str = "viridis",
     label: str = "response",
-) -> Figure:
+) -> Array:
     """The same rows at several moments, one panel each (paper, figures "Reshaped sequence").
 
     All panels share their axes and limits, so that what moves from one panel to the next has
@@ -115,19 +117,19 @@ def plot_panels(
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure; save it with ``savefig(path)``.
+    ndarray of matplotlib axes
+        One for each panel; ``axes[0].figure.savefig(path)`` saves the picture.
     """
     arrays = [check_array(array, dtype=float) for array in states]
     y = check_array(y, ensure_2d=False, dtype=float).ravel()
     check_consistent_length(y, *arrays)
     stack = np.concatenate(arrays)
     if response_axis:
-        points, names = _response_axes(stack, y, fitted=arrays[-1]), ("PC 1", "PC 2", "response")
+        points, names = response_axes(stack, y, fitted=arrays[-1]), ("PC 1", "PC 2", "response")
     else:
-        points, names = _pad(_principal_axes(stack), 3), ("PC 1", "PC 2", "PC 3")
+        points, names = pad_columns(principal_axes(stack), 3), ("PC 1", "PC 2", "PC 3")
     points = points.reshape(len(arrays), len(y), 3)
-    plt = _pyplot()
+    plt = pyplot()
     n_rows = -(-len(arrays) // n_columns)
     figure: Figure
     figure, axes = plt.subplots(
@@ -152,7 +154,8 @@ def plot_panels(
         _share_axes(ax, limits, names)
     bar = figure.colorbar(drawn, ax=used, label=label, shrink=0.6, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
-    return figure
+    panels: Array = used
+    return panels
 
 
 def _share_axes(ax: Any, limits: list[tuple[float, float]], names: Sequence[str]) -> None:
@@ -194,45 +197,6 @@ def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
 
 
 def _new_axes() -> tuple[Axes, Axes]:
-    figure = _pyplot().figure(figsize=(12, 5.2), layout="constrained")
+    figure = pyplot().figure(figsize=(12, 5.2), layout="constrained")
     grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
     return figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="3d")
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib, which is not installed; pip install finemorphs[plots]."
-        ) from error
-    return plt
-
-
-def _principal_axes(points: Array) -> Array:
-    """The centred points in the orthonormal basis of their decreasing variances."""
-    centred = points - points.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    scores: Array = centred @ axes.T
-    return scores
-
-
-def _response_axes(states: Array, y: Array, fitted: Array | None = None) -> Array:
-    """The states turned: two principal axes of the rest, then the direction of the response.
-
-    The direction is that of the least-squares fit of y on the fitted states, or on all.
-    """
-    fitted = states if fitted is None else fitted
-    mean = fitted.mean(axis=0)
-    centred = states - mean
-    direction = np.linalg.lstsq(fitted - mean, y - y.mean(), rcond=None)[0]
-    direction = direction / max(np.linalg.norm(direction), np.finfo(float).tiny)
-    height = centred @ direction
-    rest = _principal_axes(centred - np.outer(height, direction))
-    return np.column_stack([_pad(rest, 2), height])
-
-
-def _pad(points: Array, n_columns: int) -> Array:
-    """The first columns, with columns of zeros where there are too few."""
-    missing = max(n_columns - points.shape[1], 0)
-    return np.pad(points[:, :n_columns], ((0, 0), (0, missing)))
