@@ -16,7 +16,7 @@ from _oracles import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finemorphs.optim import History, minimize
+from finemorphs.optim import History, Past, minimize
 from finemorphs.optim.line_search import weak_wolfe
 
 
@@ -516,3 +516,65 @@ def test_where_values_are_rough_the_result_is_the_best_up_to_their_rounding():
     result, _, iterations = run(rough, normal(5, dtype=torch.float32), max_iter=40)
     best = min(i.evaluation.value for i in iterations)
     assert best <= result.value <= best + 4 * torch.finfo(torch.float32).eps * 1000
+
+
+# --- going on -----------------------------------------------------------------------------
+
+
+def halved(matrix, center, metric):
+    def function(x):
+        gradient = matrix @ (x - center)
+        value = float(0.5 * (x - center) @ gradient + 0.1 * x.square().square().sum())
+        gradient = gradient + 0.4 * x**3
+        return Halved(value, gradient, metric * gradient, metric)
+
+    return function
+
+
+GOING_ON = [
+    ("plain", rosenbrock, {"max_iter": 25}),
+    ("metric", halved(spread(6), normal(6), spread(6).inverse().diagonal()), {"max_iter": 25}),
+    ("failed searches", rosenbrock, {"relative_tolerance": 1e-3}),
+    ("tolerance", rosenbrock, {"absolute_tolerance": 1e-3}),
+    ("evaluations", rosenbrock, {"max_evaluations": 30}),
+]
+
+
+@pytest.mark.parametrize(("function", "options"), [g[1:] for g in GOING_ON], ids=lambda v: "")
+@pytest.mark.parametrize("memory", [3, 10])
+def test_a_minimisation_goes_on_from_any_iteration_to_the_same_bits(function, options, memory):
+    start = torch.zeros(6).double()
+    saved = []
+    history = History(memory)
+
+    def save(iteration):
+        state, slopes = history.state(), history.slopes(iteration.evaluation)
+        past = Past(iteration.number, iteration.n_evaluations, iteration.decrease, slopes)
+        saved.append((iteration.point, {k: v.clone() for k, v in state.items()}, past))
+
+    whole = minimize(function, start, history=history, callback=save, **options)
+    assert len(saved) > 3
+    for point, state, past in saved:
+        again = History(memory)
+        again.restore(state, point)
+        result = minimize(function, point, history=again, past=past, **options)
+        assert torch.equal(result.point, whole.point)
+        assert (result.n_iterations, result.n_evaluations) == (
+            whole.n_iterations,
+            whole.n_evaluations,
+        )
+        assert (result.status, result.converged) == (whole.status, whole.converged)
+        assert again.state().keys() == history.state().keys()
+        for name, tensor in history.state().items():
+            assert torch.equal(again.state()[name], tensor)
+
+
+def test_an_empty_history_has_an_empty_state():
+    history = History(5)
+    assert history.state() == {}
+    minimize(rosenbrock, torch.zeros(4).double(), history=history, max_iter=5)
+    assert len(history.state()["order"]) == len(history)
+    changes = history.n_changes
+    history.restore({}, torch.zeros(4).double())
+    assert len(history) == 0
+    assert history.n_changes > changes

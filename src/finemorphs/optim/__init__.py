@@ -1,6 +1,7 @@
 """Minimisation of smooth functions of one flat tensor; nothing here knows the model."""
 
-from finemorphs.optim.lbfgs import History, minimize
-from finemorphs.optim.result import Evaluation, Iteration, Result
+from finemorphs.optim.history import History
+from finemorphs.optim.lbfgs import minimize
+from finemorphs.optim.result import Evaluation, Iteration, Past, Result
 
-__all__ = ["Evaluation", "History", "Iteration", "Result", "minimize"]
+__all__ = ["Evaluation", "History", "Iteration", "Past", "Result", "minimize"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from finemorphs._typing import Tensor, Vector
 
-__all__ = ["Evaluation", "Iteration", "Result"]
+__all__ = ["Evaluation", "Iteration", "Past", "Result"]
 
 
 class Evaluation(Protocol):
@@ -42,6 +43,20 @@ class Iteration(Generic[E]):
     evaluation: E
     step: float
     decrease: float
+
+
+@dataclass(frozen=True)
+class Past:
+    """What was before, where a minimisation goes on.
+
+    Iterations, evaluations, the last decrease, and the slopes of the history at the point. The
+    evaluation there is made again and counted once.
+    """
+
+    n_iterations: int = 0
+    n_evaluations: int = 0
+    decrease: float = math.inf
+    slopes: Tensor | None = None
 
 
 @dataclass(frozen=True)
