@@ -19,7 +19,7 @@ PACKAGE = "finemorphs"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
-    ("kernels", "storage"),
+    ("kernels", "losses", "storage"),
     ("engines",),
     ("flow",),
     ("modules",),

@@ -93,10 +93,10 @@ def test_parts_add_up():
     sequence, theta, x, y, weights = build("(AD)^2A", d_y=2)
     found = Objective(sequence, ENGINE, x, y, weights).evaluate(theta, SIGMA)
     assert found.value == pytest.approx(found.energy + found.affine + found.endpoint, rel=1e-14)
-    assert found.endpoint == pytest.approx(float(found.squared_errors.sum()) / SIGMA**2, rel=1e-14)
+    assert found.endpoint == pytest.approx(float(found.losses.sum()) / SIGMA**2, rel=1e-14)
     output = sequence.forward(ENGINE, theta, x)[-1].output
     expected = (weights[:, None] * (output - y) ** 2).sum(0)
-    torch.testing.assert_close(found.squared_errors, expected)
+    torch.testing.assert_close(found.losses, expected)
     assert min(found.energy, found.affine, found.endpoint) > 0
 
 
@@ -106,7 +106,7 @@ def test_sigma_scales_the_endpoint_and_nothing_else():
     one, two = objective.evaluate(theta, 1.0), objective.evaluate(theta, 2.0)
     assert (one.energy, one.affine) == (two.energy, two.affine)
     assert one.endpoint == pytest.approx(4 * two.endpoint, rel=1e-14)
-    torch.testing.assert_close(one.squared_errors, two.squared_errors)
+    torch.testing.assert_close(one.losses, two.losses)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -138,7 +138,7 @@ def test_a_weight_of_two_is_the_row_twice():
     repeated = Objective(sequence, ENGINE, x[rows], y[rows]).evaluate(theta, SIGMA)
     assert weighted.value == pytest.approx(repeated.value, rel=1e-13)
     torch.testing.assert_close(weighted.gradient, repeated.gradient)
-    torch.testing.assert_close(weighted.squared_errors, repeated.squared_errors)
+    torch.testing.assert_close(weighted.losses, repeated.losses)
     for (_, _, one), (_, _, other) in zip(
         weighted.affine_metrics, repeated.affine_metrics, strict=True
     ):

@@ -51,7 +51,7 @@ def settings(**changes):
 
 
 def mean_squared_error(objective, theta, sigma=1.0):
-    errors = objective.evaluate(theta, sigma, natural=False).squared_errors
+    errors = objective.evaluate(theta, sigma, natural=False).losses
     mass = len(objective.inputs) if objective.weights is None else objective.weights.sum()
     return float((errors * torch.as_tensor(SCALE) ** 2).sum() / mass)
 

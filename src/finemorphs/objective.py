@@ -1,17 +1,19 @@
 """The objective of a sequence, its exact gradient and its natural gradient (paper, Section 3).
 
     G(theta) = sum_q d_V(id, phi_q)^2 + lambda sum_q |M_q - C_q|^2
-               + (1 / sigma^2) sum_k w_k |y_k - pi_r(f(x_k))|^2
+               + (1 / sigma^2) sum_k w_k loss(pi_r(f(x_k)), y_k)
 
-The three parts are called energy, affine and endpoint. One forward and one backward pass
-give the value, the gradient, and what the metric of the optimiser needs:
+The loss is the paper's |f - y|^2, or another of :mod:`finemorphs.losses`. The three parts are
+called energy, affine and endpoint. One forward and one backward pass give the value, the
+gradient, and what the metric of the optimiser needs:
 
     controls:         K_SS^-1 dG/da / (2 dt)
     affine module q:  dG/d[M b] ( 2 lambda I' + (c / sigma^2) s_q sum_k w_k xi xi^T )^-1
 
 with xi = (state, 1), s_m = 4 for the last A module and s_q = |M_(q+1)|^2 / d for the others.
-The Gauss-Newton value c = 2 makes the affine modules crawl, since the controls follow every
-affine move and only the Schur complement of the curvature is left; c = 0.02 stands for it.
+The Gauss-Newton value of c, the curvature of the loss (2 for the squared error), makes the
+affine modules crawl, since the controls follow every affine move and only the Schur complement
+of the curvature is left; a hundredth of it stands for that.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ import torch
 
 from finemorphs._typing import Tensor, Vector
 from finemorphs.engines import Engine
+from finemorphs.losses import Loss, Squared
 from finemorphs.modules import Affine, Forward
 from finemorphs.sequence import ModuleSequence
 
 __all__ = ["Evaluation", "Objective"]
 
-_CURVATURE = 0.02  # c
+_SHARE = 0.01  # c over the curvature of the loss
 _LAST = 4.0  # s_m
 
 
@@ -46,8 +49,8 @@ class Evaluation:
         The gradient with the metric of the controls applied, where asked for.
     energy, affine, endpoint : float
         The three parts of G.
-    squared_errors : Tensor
-        Weighted sum over rows of the squared error, one for each response, standardised.
+    losses : Tensor
+        Weighted sum over rows of the loss, one for each response (or one in all), standardised.
     affine_metrics : tuple
         For each A module its place in the gradient, itself, and its metric at this point.
     """
@@ -58,7 +61,7 @@ class Evaluation:
     energy: float
     affine: float
     endpoint: float
-    squared_errors: Tensor
+    losses: Tensor
     affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
 
     def complete(self, vector: Vector, natural: Tensor) -> Tensor:
@@ -92,6 +95,8 @@ class Objective:
         Standardised responses (N, d_Y).
     weights : Tensor or None
         A weight for each row.
+    loss : Loss, optional
+        The squared error where not given.
     """
 
     def __init__(
@@ -101,12 +106,14 @@ class Objective:
         inputs: Tensor,
         targets: Tensor,
         weights: Tensor | None = None,
+        loss: Loss | None = None,
     ) -> None:
         self.sequence = sequence
         self.engine = engine
         self.inputs = inputs
         self.targets = targets
         self.weights = weights
+        self.loss = Squared() if loss is None else loss
         # With a subset the metric of the controls is solved for on the host's command.
         full = sequence.n_controls == len(inputs)
         record = engine.recorded if full else (lambda function: function)
@@ -117,7 +124,7 @@ class Objective:
         """Value, gradient and, if asked for, the natural gradient at theta."""
         precision = torch.tensor(sigma**-2, dtype=torch.float64, device=theta.device)
         passes = self._natural_passes if natural else self._passes
-        parts, squared_errors, gradient, *extra = passes(theta, precision)
+        parts, losses, gradient, *extra = passes(theta, precision)
         energy, affine, endpoint = parts.tolist()
         return Evaluation(
             value=energy + affine + endpoint,
@@ -126,7 +133,7 @@ class Objective:
             energy=energy,
             affine=affine,
             endpoint=endpoint,
-            squared_errors=squared_errors,
+            losses=losses,
             affine_metrics=tuple(
                 (place, module, metric)
                 for (place, module), metric in zip(self._affine_places(), extra[1:], strict=natural)
@@ -136,23 +143,25 @@ class Objective:
     def _both_passes(self, theta: Tensor, precision: Tensor, natural: bool) -> tuple[Tensor, ...]:
         """Forward and backward, tensors in and tensors out, with precision = 1 / sigma^2.
 
-        Gives the parts of G, the squared errors, the gradient and, with the natural gradient,
+        Gives the parts of G, the losses, the gradient and, with the natural gradient,
         that and the metric of each A module.
         """
         n_responses = self.targets.shape[1]
         steps = self.sequence.forward(self.engine, theta, self.inputs)
         output = steps[-1].output
-        errors = output[:, :n_responses] - self.targets
-        weighted = errors if self.weights is None else errors * self.weights[:, None]
-        squared_errors = (weighted * errors).sum(0, dtype=torch.float64)
+        values, derivatives = self.loss(output[:, :n_responses], self.targets)
+        if self.weights is not None:
+            values = values * self.weights[:, None]
+            derivatives = derivatives * self.weights[:, None]
+        losses = values.sum(0, dtype=torch.float64)
         costates = torch.zeros_like(output)
-        costates[:, :n_responses] = weighted * (2 * precision).to(weighted.dtype)
+        costates[:, :n_responses] = derivatives * precision.to(derivatives.dtype)
         gradient, twin = self.sequence.backward(self.engine, theta, steps, costates, natural)
         energy, affine = _costs(self.sequence, steps)
-        parts = torch.stack([energy, affine, squared_errors.sum() * precision])
+        parts = torch.stack([energy, affine, losses.sum() * precision])
         if twin is None:
-            return parts, squared_errors, gradient
-        return parts, squared_errors, gradient, twin, *self._metrics(theta, steps, precision)
+            return parts, losses, gradient
+        return parts, losses, gradient, twin, *self._metrics(theta, steps, precision)
 
     def _affine_places(self) -> list[tuple[slice, Affine]]:
         """Each A module and where its parameters stand."""
@@ -170,11 +179,12 @@ class Objective:
             if isinstance(module, Affine)
         ]
         metrics: list[Tensor] = []
-        curvature = _CURVATURE * _LAST * precision
+        share = _SHARE * self.loss.curvature * precision
+        curvature = _LAST * share
         for (place, module), x in reversed(list(zip(self._affine_places(), states, strict=True))):
             metrics.append(module.metric(x, self.weights, curvature))
             matrix = module.views(theta[place])[0]
-            curvature = _CURVATURE * precision * matrix.square().sum() / matrix.shape[1]
+            curvature = share * matrix.square().sum() / matrix.shape[1]
         return metrics[::-1]
 
 

@@ -73,10 +73,15 @@ def prepare(
     subset_size: int | None,
     subset_method: str,
     rng: np.random.Generator,
+    standardise_responses: bool = True,
 ) -> TrainingRows:
     """Merge, standardise and renumber the rows of a table (n, d_X) with responses (n, d_Y)."""
     table, responses, weights = _merge(table, responses, weights)
-    x_scaling, y_scaling = Scaling.of(table, weights), Scaling.of(responses, weights)
+    x_scaling = Scaling.of(table, weights)
+    n_responses = responses.shape[1]
+    y_scaling = Scaling(np.zeros(n_responses), np.ones(n_responses))
+    if standardise_responses:
+        y_scaling = Scaling.of(responses, weights)
     x, y = x_scaling.apply(table), y_scaling.apply(responses)
     n_controls = len(x)
     if subset_size is not None and subset_size < len(x):

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from finemorphs.losses import Loss
+
 __all__ = ["check_parameters", "generator"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -18,6 +20,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "optimizer": ("natural-lbfgs", "lbfgs"),
     "dtype": ("float32", "float64"),
 }
+
+
+_LOSSES = ("squared", "huber")
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -49,6 +54,12 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise ValueError(f"noise={noise!r} is not known; use 'auto', 'paper' or a positive number.")
     if not isinstance(noise, str):
         _real(parameters, "noise", lambda v: v > 0, "positive, or 'auto'")
+    loss = parameters.get("loss", "squared")
+    if not isinstance(loss, Loss) and not (isinstance(loss, str) and loss in _LOSSES):
+        raise ValueError(
+            f"loss={loss!r} is not known; choose 'squared', 'huber', or a Loss of "
+            "finemorphs.losses."
+        )
     callbacks = parameters["callbacks"]
     if callbacks is not None and not all(callable(c) for c in callbacks):
         raise ValueError(

@@ -30,7 +30,8 @@ class Record:
     objective, energy, affine, endpoint : float
         G and its three parts.
     rmse : float
-        Root mean squared error over the training rows, in the units of y.
+        Root of the mean loss over the training rows, in the units of y: with the squared loss
+        the root mean squared error.
     seconds : float
         Time since the start of training.
     """

@@ -1,7 +1,7 @@
 """Training: rounds of minimisation with a falling noise level (paper, Section 11).
 
     round 1:  sigma as estimated
-    while the training mean squared error is above its target, ten rounds at most:
+    while the mean loss of the training rows is above its target, ten rounds at most:
               sigma <- sigma / 1.4, go on from where the parameters stand
     the last round runs to the fine tolerance
 
@@ -31,7 +31,7 @@ _COARSE, _FINE = 1e-4, 1e-8
 class Settings:
     """How to train.
 
-    ``target`` is the mean squared error (units of y) that ends the rounds; None: one round.
+    ``target`` is the mean loss (units of y, squared) that ends the rounds; None: one round.
     ``response_scale`` holds the standard deviation of each response.
     """
 
@@ -121,7 +121,7 @@ class _Run:
             if last or ended_early:
                 return
             assert target is not None
-            reached = self._mean_squared_error() <= target
+            reached = self._mean_loss() <= target
             if not reached:
                 sigma /= _SHRINK
                 history.clear()
@@ -174,7 +174,7 @@ class _Run:
             evaluation.energy,
             evaluation.affine,
             evaluation.endpoint,
-            self._mean_squared_error() ** 0.5,
+            self._mean_loss() ** 0.5,
             seconds,
         )
         self.records.append(record)
@@ -186,8 +186,8 @@ class _Run:
             return f"The time limit of {max_time:g} seconds was reached."
         return None
 
-    def _mean_squared_error(self) -> float:
+    def _mean_loss(self) -> float:
         """Over the training rows, summed over the responses, in the units of y."""
         assert self.evaluation is not None
-        errors = self.evaluation.squared_errors.cpu().numpy()
-        return float((errors * self.settings.response_scale**2).sum() / self._mass)
+        losses = self.evaluation.losses.cpu().numpy()
+        return float((losses * self.settings.response_scale**2).sum() / self._mass)
