@@ -19,6 +19,7 @@ PACKAGE = "finemorphs"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
+    ("_safetensors",),
     ("kernels", "losses", "storage"),
     ("engines",),
     ("flow",),

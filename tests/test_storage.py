@@ -12,7 +12,7 @@ import torch
 from _oracles import one_thread  # noqa: F401
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from finemorphs import storage
 from finemorphs.exceptions import ModelFileError
@@ -224,3 +224,88 @@ def test_nothing_is_run_by_reading(tmp_path):
     metadata = json.loads(content[8 : 8 + length])["__metadata__"]
     assert metadata["format"] == "finemorphs"
     assert json.loads(metadata["header"]) == {"sequence": "ADA"}
+
+
+# --- a table that promises too much -------------------------------------------------------
+
+
+def crafted(path, table, data=b"", metadata=True):
+    """A file with this table and these bytes behind it."""
+    if metadata:
+        ours = {"format": "finemorphs", "version": "1", "header": "{}"}
+        table = {"__metadata__": ours, **table}
+    text = table if isinstance(table, bytes) else json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def entry(shape, begin, end, dtype="F32"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+@pytest.mark.parametrize(
+    ("table", "data", "words"),
+    [
+        ({"t": entry([2**40], 0, 2**42)}, b"", "do not fill"),
+        ({"t": entry([2], 0, 8)}, b"1234567", "do not fill"),
+        ({"t": entry([2], 0, 8)}, b"123456789", "do not fill"),
+        ({"t": entry([1], 0, 8)}, b"12345678", "entry of 't'"),
+        ({"t": entry([-2], -8, 0)}, b"", "entry of 't'"),
+        ({"t": entry([True], 0, 4)}, b"1234", "entry of 't'"),
+        ({"t": entry([1.0], 0, 4)}, b"1234", "entry of 't'"),
+        ({"t": entry([1], 0, 4, "F33")}, b"1234", "entry of 't'"),
+        ({"t": entry([0, 2**62, 2**62], 0, 0)}, b"", "entry of 't'"),
+        ({"t": entry([1] * 9, 0, 4)}, b"1234", "entry of 't'"),
+        ({"t": {"dtype": "F32"}}, b"", "entry of 't'"),
+        ({"t": "tensor"}, b"", "entry of 't'"),
+        ({"t": entry([1], 0, 4), "u": entry([1], 0, 4)}, b"1234", "do not fill"),
+        ({"t": entry([1], 4, 8)}, b"12345678", "do not fill"),
+        ({"t": entry([2], 0, 2, "BOOL")}, b"\x01\x02", "truth values"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(tmp_path, table, data, words):
+    crafted(tmp_path / "f", table, data)
+    refused(tmp_path / "f", words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"a":' * 10_000, "nested too deep"),
+        (b"[" + b"[]," * 10**6 + b"[]]", "too large for it"),
+        (b'"' + b"x" * 2**22 + b'"', "too large for it"),
+        (b'"\xff\xfe"', "can't decode"),
+        (b"[1, 2]", "is not one"),
+        (b'{"__metadata__": [1]}', "metadata is not text"),
+        (b'{"__metadata__": {"format": 1}}', "metadata is not text"),
+        (b"9" * 5000, "digits"),
+    ],
+)
+def test_a_table_that_is_no_table_is_refused(tmp_path, text, words):
+    crafted(tmp_path / "f", text, metadata=False)
+    refused(tmp_path / "f", words)
+
+
+@pytest.mark.parametrize("header", ["[]", "3", "null", "[" * 100_000, '"x"'])
+def test_a_header_that_is_no_header_is_refused(tmp_path, header):
+    save_file(tensors(), tmp_path / "f", {"format": "finemorphs", "version": "1", "header": header})
+    refused(tmp_path / "f", "header is not one|nested too deep")
+
+
+def test_a_long_version_is_no_version(tmp_path):
+    metadata = {"format": "finemorphs", "version": "9" * 5000, "header": "{}"}
+    save_file(tensors(), tmp_path / "f", metadata)
+    refused(tmp_path / "f", "no readable format version")
+
+
+def test_others_read_what_we_write(tmp_path):
+    storage.write(tmp_path / "f", tensors(), {"a": 1}, version=1)
+    assert_same(load_file(tmp_path / "f"), tensors())
+
+
+def test_what_killed_processes_left_is_swept(tmp_path):
+    storage.write(tmp_path / "a[1].fm", tensors(), {}, version=1)
+    (tmp_path / ".a[1].fm.x2y3.part").touch()
+    (tmp_path / ".b.fm.x2y3.part").touch()
+    storage.sweep(tmp_path / "a[1].fm")
+    assert sorted(os.listdir(tmp_path)) == [".b.fm.x2y3.part", "a[1].fm"]

@@ -1,26 +1,30 @@
 """Files of tensors: safetensors with a JSON header of ours, written whole or not at all.
 
 No pickle: reading a file runs nothing. A file is written aside, synced and renamed, so that
-a failed write leaves the old file as it was.
+a failed write leaves the old file as it was, and a process killed on the way no more than a
+file aside, which :func:`sweep` removes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
+import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
-
+from finemorphs import _safetensors
 from finemorphs._typing import Tensor
 from finemorphs.exceptions import ModelFileError
 
-__all__ = ["read", "write"]
+__all__ = ["read", "sweep", "write"]
 
 _FORMAT = "finemorphs"
+_ASIDE = ".part"
 
 
 def write(
@@ -31,8 +35,7 @@ def write(
 ) -> None:
     """Write named tensors and a header that JSON can hold."""
     metadata = {"format": _FORMAT, "version": str(version), "header": json.dumps(header)}
-    data = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
-    _replace(Path(path), data)
+    _replace(Path(path), lambda file: _safetensors.write(file, tensors, metadata))
 
 
 def read(path: str | os.PathLike[str], version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -47,18 +50,28 @@ def read(path: str | os.PathLike[str], version: int) -> tuple[dict[str, Tensor],
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file at {name!r}.")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            _check_version(name, metadata, version)
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        return tensors, json.loads(metadata["header"])
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            table = _safetensors.read_table(file, size)
+            _check_version(name, table.metadata, version)
+            header = _safetensors.parse(table.metadata["header"].encode(), size)
+            if not isinstance(header, dict):
+                raise ValueError("its header is not one")
+            return _safetensors.read_tensors(file, table), header
     except ModelFileError:
         raise
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise ModelFileError(
             f"{name!r} is not a whole finemorphs file ({error}); save the model again, or check "
             "that the file was copied to its end."
         ) from error
+
+
+def sweep(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left beside a path while they wrote it."""
+    path = Path(path)
+    for aside in path.parent.glob(f".{glob.escape(path.name)}.*{_ASIDE}"):
+        aside.unlink(missing_ok=True)
 
 
 def _check_version(name: str, metadata: dict[str, str], version: int) -> None:
@@ -68,8 +81,10 @@ def _check_version(name: str, metadata: dict[str, str], version: int) -> None:
             "made by save()."
         )
     found = metadata.get("version", "")
-    if not (found.isascii() and found.isdecimal()) or int(found) < 1:
-        raise ModelFileError(f"{name!r} has no readable format version (found {found!r}).")
+    if not re.fullmatch("[1-9][0-9]{0,8}", found):
+        raise ModelFileError(
+            f"{name!r} has no readable format version (found {found[:20]!r}); save the model again."
+        )
     if int(found) > version:
         raise ModelFileError(
             f"{name!r} has format version {found}, and this finemorphs reads up to {version}; "
@@ -77,12 +92,12 @@ def _check_version(name: str, metadata: dict[str, str], version: int) -> None:
         )
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write beside the path, sync, then rename over it."""
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_ASIDE, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(aside, 0o666 & ~_umask())
@@ -90,6 +105,17 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a loss of power, on systems where folders can be synced."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:
