@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from finemorphs._typing import Tensor
@@ -47,5 +51,18 @@ class Recording:
             for _ in range(_WARM_UPS):
                 self._function(*self._arguments)
         torch.cuda.current_stream(arguments[0].device).wait_stream(aside)
-        with torch.cuda.graph(self._graph):
+        with _no_garbage(), torch.cuda.graph(self._graph):
             self._results = self._function(*self._arguments)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect garbage now and not inside: an old graph that is freed would break the recording."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
