@@ -33,6 +33,35 @@ def problem(n, n_controls, dim, n_steps, seed=0, dtype=torch.float64):
     return [torch.randn(s, dtype=torch.float64, generator=generator).to(dtype) for s in shapes]
 
 
+def carry(kernel, points, controls):
+    """States (T + 1, n, d) of all points, the control points first, and the energy."""
+    n_controls = controls.shape[1]
+    steering = flow.forward(ENGINE, kernel, points[:n_controls], controls)
+    centers = steering.states[:-1]
+    others = flow.transport(ENGINE, kernel, points[n_controls:], centers, controls)
+    return torch.cat([steering.states, others], 1), steering.energy
+
+
+def pull_back(kernel, points, controls, costates, natural=False, blocks=1):
+    """The adjoint of all points: costates of all, gradient, natural gradient."""
+    n_controls = controls.shape[1]
+    steering = flow.forward(ENGINE, kernel, points[:n_controls], controls)
+    centers, load, pulled = steering.states[:-1], None, []
+    if n_controls < len(points):
+        load = flow.Load(*torch.zeros(2, *controls.shape, dtype=torch.float64))
+        others = (
+            points[n_controls:].tensor_split(blocks),
+            costates[n_controls:].tensor_split(blocks),
+        )
+        for x, p in zip(*others, strict=True):
+            states = flow.transport(ENGINE, kernel, x, centers, controls)
+            pulled.append(flow.transport_back(ENGINE, kernel, states, centers, controls, p, load))
+    adjoint = flow.backward(
+        ENGINE, kernel, steering, controls, costates[:n_controls], natural, load=load
+    )
+    return flow.Adjoint(torch.cat([adjoint.costates, *pulled]), adjoint.gradient, adjoint.natural)
+
+
 def close(result, expected, tolerance=1e-9):
     assert (result - expected).norm() <= tolerance * (1 + expected.norm())
 
@@ -41,12 +70,12 @@ def close(result, expected, tolerance=1e-9):
 @every_shape
 def test_forward_is_the_formula(kernel, n, n_controls, dim, n_steps):
     points, controls, _ = problem(n, n_controls, dim, n_steps)
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
+    states, spent = carry(kernel, points, controls)
     end, energy = naive_flow(kernel, points, controls)
-    assert trajectory.states.shape == (n_steps + 1, n, dim)
-    assert torch.equal(trajectory.states[0], points)
-    close(trajectory.states[-1], end, 1e-13)
-    close(trajectory.energy, energy, 1e-13)
+    assert states.shape == (n_steps + 1, n, dim)
+    assert torch.equal(states[0], points)
+    close(states[-1], end, 1e-13)
+    close(spent, energy, 1e-13)
 
 
 @every_kernel
@@ -58,8 +87,7 @@ def test_adjoint_agrees_with_autograd(kernel, n, n_controls, dim, n_steps):
         end, energy = naive_flow(kernel, z, a)
         return energy + (costates * end).sum()
 
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
-    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    adjoint = pull_back(kernel, points, controls, costates)
     by_points, by_controls = autograd(cost, points, controls)
     close(adjoint.costates, by_points)
     close(adjoint.gradient, by_controls)
@@ -72,11 +100,10 @@ def test_adjoint_agrees_with_central_differences(kernel, n, n_controls, dim, n_s
     points, controls, costates = problem(n, n_controls, dim, n_steps, seed=1)
 
     def cost(z, a):
-        trajectory = flow.forward(ENGINE, kernel, z, a)
-        return trajectory.energy + (costates * trajectory.states[-1]).sum()
+        states, energy = carry(kernel, z, a)
+        return energy + (costates * states[-1]).sum()
 
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
-    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    adjoint = pull_back(kernel, points, controls, costates)
     along_z, along_a, _ = problem(n, n_controls, dim, n_steps, seed=2)
     expected = slope_along(lambda z: cost(z, controls), points, along_z)
     assert float((adjoint.costates * along_z).sum()) == pytest.approx(expected, rel=1e-5)
@@ -94,8 +121,7 @@ def test_adjoint_is_exact_where_points_coincide(kernel, n_controls):
         end, energy = naive_flow(kernel, z, a)
         return energy + (costates * end).sum()
 
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
-    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
+    adjoint = pull_back(kernel, points, controls, costates)
     by_points, by_controls = autograd(cost, points, controls)
     close(adjoint.costates, by_points)
     close(adjoint.gradient, by_controls)
@@ -119,10 +145,10 @@ def test_one_point_moves_on_a_straight_line(kernel, n_steps, dim, seed):
 def test_zero_controls_are_the_identity(n, n_controls, dim, n_steps):
     points, controls, costates = problem(n, n_controls, dim, n_steps)
     controls.zero_()
-    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
-    assert all(torch.equal(state, points) for state in trajectory.states)
-    assert trajectory.energy.item() == 0.0
-    adjoint = flow.backward(ENGINE, Kernel(), trajectory, controls, costates)
+    states, energy = carry(Kernel(), points, controls)
+    assert all(torch.equal(state, points) for state in states)
+    assert energy.item() == 0.0
+    adjoint = pull_back(Kernel(), points, controls, costates)
     assert torch.equal(adjoint.costates, costates)
 
 
@@ -133,27 +159,29 @@ def test_energy_is_positive(kernel):
 
 
 @every_kernel
-@pytest.mark.parametrize("n_controls", [7, 4])
-def test_transport_of_the_training_points_repeats_the_flow(kernel, n_controls):
-    points, controls, _ = problem(7, n_controls, 3, 4)
+def test_transport_of_the_control_points_repeats_the_flow(kernel):
+    points, controls, _ = problem(7, 7, 3, 4)
     states = flow.forward(ENGINE, kernel, points, controls).states
-    centers = states[:-1, :n_controls]
-    carried = flow.transport(ENGINE, kernel, points, centers, controls)
+    carried = flow.transport(ENGINE, kernel, points, states[:-1], controls)
     torch.testing.assert_close(carried, states, rtol=1e-13, atol=1e-13)
+
+
+@every_kernel
+@pytest.mark.parametrize("blocks", [2, 5, 7])
+def test_blocks_of_other_points_add_up(kernel, blocks):
+    """In any number, empty ones among them."""
+    points, controls, costates = problem(9, 4, 2, 3)
+    whole = pull_back(kernel, points, controls, costates, natural=True)
+    parts = pull_back(kernel, points, controls, costates, natural=True, blocks=blocks)
+    close(parts.costates, whole.costates, 1e-13)
+    close(parts.gradient, whole.gradient, 1e-13)
+    close(parts.natural, whole.natural, 1e-10)
 
 
 def test_transport_of_no_points_is_no_points():
     points, controls, _ = problem(5, 5, 2, 3)
     centers = flow.forward(ENGINE, Kernel(), points, controls).states[:-1]
     assert flow.transport(ENGINE, Kernel(), points[:0], centers, controls).shape == (4, 0, 2)
-
-
-def test_the_other_points_do_not_steer():
-    points, controls, _ = problem(9, 4, 2, 3)
-    alone = flow.forward(ENGINE, Kernel(), points[:4], controls)
-    among = flow.forward(ENGINE, Kernel(), points, controls)
-    torch.testing.assert_close(among.states[:, :4], alone.states)
-    torch.testing.assert_close(among.energy, alone.energy)
 
 
 def test_points_stay_in_order_on_the_line():
@@ -168,10 +196,10 @@ def test_points_stay_in_order_on_the_line():
 def test_natural_gradient_is_the_gradient_without_the_kernel(kernel):
     """2 dt K_SS natural = dG/da, exactly where every point is a control point."""
     points, controls, costates = problem(8, 8, 2, 3)
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
-    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates, natural=True)
+    states, _ = carry(kernel, points, controls)
+    adjoint = pull_back(kernel, points, controls, costates, natural=True)
     for i in range(3):
-        matrix = gram(kernel, trajectory.states[i], trajectory.states[i])
+        matrix = gram(kernel, states[i], states[i])
         close(2 / 3 * matrix @ adjoint.natural[i], adjoint.gradient[i], 1e-13)
 
 
@@ -179,10 +207,10 @@ def test_natural_gradient_is_the_gradient_without_the_kernel(kernel):
 @pytest.mark.parametrize("n_controls", [5, 1])
 def test_natural_gradient_of_a_subset_is_so_up_to_its_ridge(kernel, n_controls):
     points, controls, costates = problem(11, n_controls, 2, 3)
-    trajectory = flow.forward(ENGINE, kernel, points, controls)
-    adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates, natural=True)
+    states, _ = carry(kernel, points, controls)
+    adjoint = pull_back(kernel, points, controls, costates, natural=True)
     for i in range(3):
-        centers = trajectory.states[i, :n_controls]
+        centers = states[i, :n_controls]
         matrix = gram(kernel, centers, centers) + flow._RIDGE * torch.eye(n_controls).double()
         close(2 / 3 * matrix @ adjoint.natural[i], adjoint.gradient[i], 1e-12)
     assert flow._RIDGE <= 1e-4
@@ -192,18 +220,15 @@ def test_natural_gradient_of_a_subset_survives_equal_control_points():
     points, controls, costates = problem(9, 4, 2, 2)
     points[1] = points[0]
     controls[:, 1] = controls[:, 0]
-    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
-    adjoint = flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=True)
+    adjoint = pull_back(Kernel(), points, controls, costates, natural=True)
     assert adjoint.natural.isfinite().all()
 
 
 @pytest.mark.parametrize("n_controls", [7, 4])
 def test_asking_for_the_natural_gradient_changes_nothing_else(n_controls):
     points, controls, costates = problem(7, n_controls, 2, 3)
-    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
     without, with_it = (
-        flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=natural)
-        for natural in (False, True)
+        pull_back(Kernel(), points, controls, costates, natural) for natural in (False, True)
     )
     assert torch.equal(without.gradient, with_it.gradient)
     assert torch.equal(without.costates, with_it.costates)
@@ -214,11 +239,11 @@ def test_asking_for_the_natural_gradient_changes_nothing_else(n_controls):
 def test_float32_is_close_to_float64(kernel, n_controls):
     def run(dtype):
         points, controls, costates = problem(20, n_controls, 3, 4, dtype=dtype)
-        trajectory = flow.forward(ENGINE, kernel, points, controls)
-        adjoint = flow.backward(ENGINE, kernel, trajectory, controls, costates)
-        assert trajectory.states.dtype == adjoint.gradient.dtype == adjoint.costates.dtype == dtype
-        assert trajectory.energy.dtype == torch.float64
-        return trajectory.states, trajectory.energy, adjoint.gradient, adjoint.costates
+        states, energy = carry(kernel, points, controls)
+        adjoint = pull_back(kernel, points, controls, costates)
+        assert states.dtype == adjoint.gradient.dtype == adjoint.costates.dtype == dtype
+        assert energy.dtype == torch.float64
+        return states, energy, adjoint.gradient, adjoint.costates
 
     for single, double in zip(run(torch.float32), run(torch.float64), strict=True):
         close(single.double(), double, 1e-5)
@@ -229,8 +254,5 @@ def test_arguments_are_left_alone(n_controls):
     arguments = problem(7, n_controls, 2, 3)
     before = [tensor.clone() for tensor in arguments]
     points, controls, costates = arguments
-    trajectory = flow.forward(ENGINE, Kernel(), points, controls)
-    states = trajectory.states.clone()
-    flow.backward(ENGINE, Kernel(), trajectory, controls, costates, natural=True)
+    pull_back(Kernel(), points, controls, costates, natural=True)
     assert all(map(torch.equal, before, arguments))
-    assert torch.equal(trajectory.states, states)

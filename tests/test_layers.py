@@ -24,7 +24,10 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("flow",),
     ("modules",),
-    ("sequence",),
+    (
+        "rows",
+        "sequence",
+    ),
     ("objective",),
     ("optim",),
     ("training",),

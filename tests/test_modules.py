@@ -94,7 +94,7 @@ def test_affine_metric_is_its_formula(weighted):
     """B = 2 lambda I' + curvature sum_k w_k xi_k xi_k^T, no lambda on the offset."""
     module, x = Affine("A0", 3, 2, 0.7), normal(6, 3)
     weights = normal(6, seed=1).abs() if weighted else None
-    metric = module.metric(x, weights, torch.tensor(0.3, dtype=torch.float64))
+    metric = module.metric(module.gram(x, weights), torch.tensor(0.3, dtype=torch.float64))
     expected = torch.diag(torch.tensor([1.4, 1.4, 1.4, 0.0], dtype=torch.float64))
     for k in range(6):
         xi = torch.cat([x[k], x.new_ones(1)])
@@ -104,7 +104,7 @@ def test_affine_metric_is_its_formula(weighted):
 
 def test_affine_solve_divides_by_the_metric():
     module, x = Affine("A0", 3, 2, 0.7), normal(6, 3)
-    metric = module.metric(x, None, torch.tensor(0.3, dtype=torch.float64))
+    metric = module.metric(module.gram(x, None), torch.tensor(0.3, dtype=torch.float64))
     gradient = normal(8, seed=1)
     factor = torch.linalg.cholesky(metric)
     solved = module.solve(factor, gradient)
@@ -115,16 +115,15 @@ def test_affine_solve_divides_by_the_metric():
 def test_affine_metric_can_be_solved_for_without_ridge_and_with_collinear_columns():
     module, column = Affine("A0", 3, 2, ridge=0.0), normal(6, 1)
     x = torch.cat([column, 2 * column, torch.zeros_like(column)], 1)
-    metric = module.metric(x, None, torch.tensor(0.3, dtype=torch.float64))
+    metric = module.metric(module.gram(x, None), torch.tensor(0.3, dtype=torch.float64))
     assert module.solve(metric, normal(8)).isfinite().all()
 
 
 # --- diffeo -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_controls", [6, 2])
-def test_diffeo_backward_agrees_with_autograd(n_controls):
-    module = Diffeo("D1", 2, Kernel(width=0.9), 3, n_controls)
+def test_diffeo_backward_agrees_with_differences():
+    module = Diffeo("D1", 2, Kernel(width=0.9), 3, 6)
     theta, x = normal(module.n_parameters), normal(6, 2, seed=1)
     costates, direction = normal(6, 2, seed=2), normal(module.n_parameters, seed=3)
 

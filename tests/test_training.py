@@ -51,14 +51,13 @@ def settings(**changes):
 
 
 def mean_squared_error(objective, theta, sigma=1.0):
-    errors = objective.evaluate(theta, sigma, natural=False).losses
-    mass = len(objective.inputs) if objective.weights is None else objective.weights.sum()
-    return float((errors * torch.as_tensor(SCALE) ** 2).sum() / mass)
+    found = objective.evaluate(theta, sigma, natural=False)
+    return float((found.losses * torch.as_tensor(SCALE) ** 2).sum() / found.mass)
 
 
 def ridge_error(objective, sigma):
     """Training error of the minimiser where there is no D module: ridge regression."""
-    x, y = objective.inputs, objective.targets
+    x, y = objective.controls.inputs, objective.controls.targets
     cx, cy = x - x.mean(0), y - y.mean(0)
     slopes = torch.linalg.solve(cx.T @ cx + sigma**2 * torch.eye(2).double(), cx.T @ cy)
     return float((cy - cx @ slopes).square().mean()) * 9.0

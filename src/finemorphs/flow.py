@@ -1,6 +1,6 @@
 """The discrete flow of a D module, its energy and its exact adjoint (paper, Sections 6 to 9).
 
-Notation: points z (N of them, the control points z_S first), controls a(i) for the steps
+Notation: points z, of which the control points z_S steer, controls a(i) for the steps
 i = 0..T-1 with dt = 1/T, kernel K(x, y) = kappa(|x - y| / h) I.
 
 Forward:    v = K(z, z_S) a(i);    z <- z + dt v;    energy += dt sum(a(i) * v_S)
@@ -14,10 +14,15 @@ g(|z_k - z_l| / h) / h^2:
     P_k  += dt [ sum_{j}      G_kj (z_k - z_j) (a_k . P_j)
              + 2 sum_{l in S} G_kl (z_k - z_l) (a_k . a_l) ]        for k in S
 
-With p = P + a and q = P + 2a on the control points (p = q = P elsewhere) these are the
-pair sums force, reaction and pullback of :mod:`finemorphs.engines._base` (``self_adjoint``,
-where all points are control points, takes P and a as they are): the energy's terms ride
-along with the costates', and no pair is visited twice.
+The control points know nothing of the other points on their way forward (``forward``), and
+these, given the way of the control points, know nothing of each other (``transport``, and
+``transport_back`` for their costates). What they do to the control points on the way back
+are two sums over them at each step, their ``Load``:
+
+    reaction_k = sum_{j not in S} G_kj (z_k - z_j) (a_k . P_j)        pullback = K(z_S, z) P
+
+``backward`` adds them to what the control points do to each other. So the other points can
+come in any number of blocks, from any number of places.
 
 In words of the code: ``states`` z, ``controls`` a, ``centers`` z_S, ``costates`` P.
 """
@@ -32,7 +37,7 @@ from finemorphs._typing import Tensor
 from finemorphs.engines import Engine
 from finemorphs.kernels import Kernel
 
-__all__ = ["Adjoint", "Trajectory", "backward", "forward", "transport"]
+__all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", "transport_back"]
 
 # Added to the unit diagonal of K_SS before it is factorised.
 _RIDGE = 1e-4
@@ -40,17 +45,25 @@ _RIDGE = 1e-4
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The states of every step, (T + 1, N, d), and the energy of the flow, a scalar."""
+    """The states of every step, (T + 1, N_S, d), and the energy of the flow, a scalar."""
 
     states: Tensor
     energy: Tensor
 
 
 @dataclass(frozen=True)
+class Load:
+    """What other points do to the control points: sums (T, N_S, d) in double precision."""
+
+    reaction: Tensor
+    pullback: Tensor
+
+
+@dataclass(frozen=True)
 class Adjoint:
     """What the backward pass gives.
 
-    ``costates`` dG/dz at the start (N, d), ``gradient`` dG/da (T, N_S, d), and ``natural``
+    ``costates`` dG/dz at the start (N_S, d), ``gradient`` dG/da (T, N_S, d), and ``natural``
     the gradient in the metric of the vector fields, K_SS^-1 dG/da / (2 dt), where asked for.
     """
 
@@ -60,16 +73,15 @@ class Adjoint:
 
 
 def forward(engine: Engine, kernel: Kernel, points: Tensor, controls: Tensor) -> Trajectory:
-    """Carry the points along the flow; the first ``controls.shape[1]`` of them steer it."""
-    n_steps, n_controls, _ = controls.shape
-    step = 1.0 / n_steps
-    states = points.new_empty(n_steps + 1, *points.shape)
+    """Carry the control points (N_S, d) along the flow that they steer."""
+    step = 1.0 / len(controls)
+    states = points.new_empty(len(controls) + 1, *points.shape)
     states[0] = points
     energy = torch.zeros((), dtype=torch.float64, device=points.device)
     for i, control in enumerate(controls):
-        velocity = _velocity(engine, kernel, states[i], control)
+        velocity = engine.self_product(kernel, states[i], control)
         torch.add(states[i], velocity, alpha=step, out=states[i + 1])
-        energy += step * (control * velocity[:n_controls]).sum(dtype=torch.float64)
+        energy += step * (control * velocity).sum(dtype=torch.float64)
     return Trajectory(states, energy)
 
 
@@ -81,28 +93,30 @@ def backward(
     costates: Tensor,
     natural: bool = False,
     into: tuple[Tensor, Tensor | None] | None = None,
+    load: Load | None = None,
 ) -> Adjoint:
-    """Carry the costates at the end of the flow back to its start, energy included.
+    """Carry the control points' costates back to the start of the flow, energy included.
 
     ``into`` are tensors shaped like the controls for the gradient and its natural twin; they
-    are made where not given.
+    are made where not given. ``load`` comes from the other points, where there are any.
     """
-    n_steps, n_controls, _ = controls.shape
-    step = 1.0 / n_steps
-    full = n_controls == costates.shape[0]
+    step = 1.0 / len(controls)
     if into is None:
         into = torch.empty_like(controls), torch.empty_like(controls) if natural else None
     gradient, metric_gradient = into
-    for i in reversed(range(n_steps)):
+    for i in reversed(range(len(controls))):
         states, control = trajectory.states[i], controls[i]
-        if metric_gradient is not None and full:
+        if metric_gradient is not None and load is None:
             # K_SS^-1 cancels the factor of dG/da = 2 dt K_SS (a + P/2): no solve.
             torch.add(control, costates, alpha=0.5, out=metric_gradient[i])
-        change, pullback = _pull_back(engine, kernel, states, control, costates)
+        change, pullback = engine.self_adjoint(kernel, states, costates, control)
+        if load is not None:
+            change = (change + load.reaction[i]).to(costates.dtype)
+            pullback = (pullback + load.pullback[i]).to(costates.dtype)
         torch.mul(pullback, step, out=gradient[i])
         costates = costates + step * change
-        if metric_gradient is not None and not full:
-            metric_gradient[i] = _solve(kernel, states[:n_controls], pullback / 2)
+        if metric_gradient is not None and load is not None:
+            metric_gradient[i] = _solve(kernel, states, pullback / 2)
     return Adjoint(costates, gradient, metric_gradient)
 
 
@@ -118,25 +132,25 @@ def transport(
     return states
 
 
-def _velocity(engine: Engine, kernel: Kernel, states: Tensor, control: Tensor) -> Tensor:
-    if len(control) == len(states):
-        return engine.self_product(kernel, states, control)
-    return engine.product(kernel, states, states[: len(control)], control)
-
-
-def _pull_back(
-    engine: Engine, kernel: Kernel, states: Tensor, control: Tensor, costates: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The change of the costates over one step and the pullback, both without the factor dt."""
-    n_controls = len(control)
-    if n_controls == len(states):
-        return engine.self_adjoint(kernel, states, costates, control)
-    p, q = costates.clone(), costates.clone()
-    p[:n_controls] += control
-    q[:n_controls] += 2 * control
-    force, reaction, pullback = engine.adjoint(kernel, states, states[:n_controls], p, q, control)
-    force[:n_controls] += reaction
-    return force, pullback
+def transport_back(
+    engine: Engine,
+    kernel: Kernel,
+    states: Tensor,
+    centers: Tensor,
+    controls: Tensor,
+    costates: Tensor,
+    load: Load,
+) -> Tensor:
+    """The costates of other points at the start of the flow; their sums are added to the load."""
+    step = 1.0 / len(controls)
+    for i in reversed(range(len(controls))):
+        force, reaction, pullback = engine.adjoint(
+            kernel, states[i], centers[i], costates, costates, controls[i]
+        )
+        load.reaction[i] += reaction
+        load.pullback[i] += pullback
+        costates = torch.add(costates, force, alpha=step)
+    return costates
 
 
 def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> Tensor:

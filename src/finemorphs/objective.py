@@ -18,6 +18,7 @@ of the curvature is left; a hundredth of it stands for that.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -27,6 +28,7 @@ from finemorphs._typing import Tensor, Vector
 from finemorphs.engines import Engine
 from finemorphs.losses import Loss, Squared
 from finemorphs.modules import Affine, Forward
+from finemorphs.rows import Rows
 from finemorphs.sequence import ModuleSequence
 
 __all__ = ["Evaluation", "Objective"]
@@ -51,6 +53,8 @@ class Evaluation:
         The three parts of G.
     losses : Tensor
         Weighted sum over rows of the loss, one for each response (or one in all), standardised.
+    mass : float
+        Sum of the weights of all rows.
     affine_metrics : tuple
         For each A module its place in the gradient, itself, and its metric at this point.
     """
@@ -62,6 +66,7 @@ class Evaluation:
     affine: float
     endpoint: float
     losses: Tensor
+    mass: float
     affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
 
     def complete(self, vector: Vector, natural: Tensor) -> Tensor:
@@ -97,6 +102,15 @@ class Objective:
         A weight for each row.
     loss : Loss, optional
         The squared error where not given.
+    batch_size : int, optional
+        How many of the rows that are not control points are in work at a time; all where not
+        given.
+    others : iterable of Rows, optional
+        Further rows that are not control points, in blocks; they are run through once for each
+        evaluation. ``inputs`` then holds the control points alone.
+    add_up : callable, optional
+        Called with the sums over the other rows, a flat tensor; adds to it in place what
+        other processes have summed.
     """
 
     def __init__(
@@ -107,16 +121,22 @@ class Objective:
         targets: Tensor,
         weights: Tensor | None = None,
         loss: Loss | None = None,
+        *,
+        batch_size: int | None = None,
+        others: Iterable[Rows] | None = None,
+        add_up: Callable[[Tensor], object] | None = None,
     ) -> None:
         self.sequence = sequence
         self.engine = engine
-        self.inputs = inputs
-        self.targets = targets
-        self.weights = weights
         self.loss = Squared() if loss is None else loss
-        # With a subset the metric of the controls is solved for on the host's command.
-        full = sequence.n_controls == len(inputs)
-        record = engine.recorded if full else (lambda function: function)
+        rows = Rows(inputs, targets, weights)
+        n_controls = sequence.n_controls or len(rows)
+        self.controls = rows[:n_controls]
+        self._others = rows[n_controls:].blocks(batch_size) if others is None else others
+        self._add_up = add_up
+        self._alone = others is None and not self._others
+        # With other rows the metric of the controls is solved for on the host's command.
+        record = engine.recorded if self._alone else (lambda function: function)
         self._passes = record(partial(self._both_passes, natural=False))
         self._natural_passes = record(partial(self._both_passes, natural=True))
 
@@ -125,7 +145,7 @@ class Objective:
         precision = torch.tensor(sigma**-2, dtype=torch.float64, device=theta.device)
         passes = self._natural_passes if natural else self._passes
         parts, losses, gradient, *extra = passes(theta, precision)
-        energy, affine, endpoint = parts.tolist()
+        energy, affine, endpoint, mass = parts.tolist()
         return Evaluation(
             value=energy + affine + endpoint,
             gradient=gradient,
@@ -134,6 +154,7 @@ class Objective:
             affine=affine,
             endpoint=endpoint,
             losses=losses,
+            mass=mass,
             affine_metrics=tuple(
                 (place, module, metric)
                 for (place, module), metric in zip(self._affine_places(), extra[1:], strict=natural)
@@ -143,25 +164,68 @@ class Objective:
     def _both_passes(self, theta: Tensor, precision: Tensor, natural: bool) -> tuple[Tensor, ...]:
         """Forward and backward, tensors in and tensors out, with precision = 1 / sigma^2.
 
-        Gives the parts of G, the losses, the gradient and, with the natural gradient,
-        that and the metric of each A module.
+        The control points go forward; the other rows, block by block, go forward and back;
+        with what they add up to the control points go back. Gives the parts of G with the
+        mass, the losses, the gradient and, with the natural gradient, that and the metric of
+        each A module.
         """
-        n_responses = self.targets.shape[1]
-        steps = self.sequence.forward(self.engine, theta, self.inputs)
-        output = steps[-1].output
-        values, derivatives = self.loss(output[:, :n_responses], self.targets)
-        if self.weights is not None:
-            values = values * self.weights[:, None]
-            derivatives = derivatives * self.weights[:, None]
-        losses = values.sum(0, dtype=torch.float64)
-        costates = torch.zeros_like(output)
-        costates[:, :n_responses] = derivatives * precision.to(derivatives.dtype)
-        gradient, twin = self.sequence.backward(self.engine, theta, steps, costates, natural)
-        energy, affine = _costs(self.sequence, steps)
-        parts = torch.stack([energy, affine, losses.sum() * precision])
+        sequence, controls = self.sequence, self.controls
+        steps = sequence.forward(self.engine, theta, controls.inputs)
+        totals, costates = self._endpoint(controls, steps[-1].output, precision)
+        sums = None
+        if not self._alone:
+            sums = _Sums(sequence, len(totals), theta.device)
+            self._add_others(sums, theta, sequence.paths(steps), precision, natural)
+            totals += sums.totals
+        gradient, twin = sequence.backward(
+            self.engine, theta, steps, costates, natural, None if sums is None else sums.modules
+        )
+        energy, affine = _costs(sequence, steps)
+        mass, losses = totals[0], totals[1:]
+        parts = torch.stack([energy, affine, losses.sum() * precision, mass])
         if twin is None:
             return parts, losses, gradient
-        return parts, losses, gradient, twin, *self._metrics(theta, steps, precision)
+        inputs = [controls.inputs, *(step.output for step in steps[:-1])]
+        grams = self._grams(controls, inputs)
+        if sums is not None:
+            grams = [one + other for one, other in zip(grams, sums.grams, strict=True)]
+        return parts, losses, gradient, twin, *self._metrics(theta, grams, precision)
+
+    def _add_others(
+        self,
+        sums: _Sums,
+        theta: Tensor,
+        centers: list[Tensor],
+        precision: Tensor,
+        natural: bool,
+    ) -> None:
+        """Take the rows that do not steer forward and back, block by block."""
+        sequence, engine = self.sequence, self.engine
+        for rows in self._others:
+            states = sequence.trajectory(engine, theta, centers, rows.inputs)
+            inputs = sequence.inputs(rows.inputs, states)
+            output = states[-1][-1] if states[-1].ndim == 3 else states[-1]
+            totals, costates = self._endpoint(rows, output, precision)
+            sums.totals += totals
+            if natural:
+                for gram, share in zip(sums.grams, self._grams(rows, inputs), strict=True):
+                    gram += share
+            sequence.pull_back(engine, theta, centers, inputs, states, costates, sums.modules)
+        if self._add_up is not None:
+            self._add_up(sums.flat)
+
+    def _endpoint(self, rows: Rows, output: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+        """Mass and losses of rows, in double precision, and their costates at the end."""
+        n_responses = rows.targets.shape[1]
+        values, derivatives = self.loss(output[:, :n_responses], rows.targets)
+        mass = torch.full((1,), len(rows), dtype=torch.float64, device=output.device)
+        if rows.weights is not None:
+            values = values * rows.weights[:, None]
+            derivatives = derivatives * rows.weights[:, None]
+            mass = rows.weights.sum(0, keepdim=True, dtype=torch.float64)
+        costates = torch.zeros_like(output)
+        costates[:, :n_responses] = derivatives * precision.to(derivatives.dtype)
+        return torch.cat([mass, values.sum(0, dtype=torch.float64)]), costates
 
     def _affine_places(self) -> list[tuple[slice, Affine]]:
         """Each A module and where its parameters stand."""
@@ -171,21 +235,38 @@ class Objective:
             if isinstance(module, Affine)
         ]
 
-    def _metrics(self, theta: Tensor, steps: list[Forward], precision: Tensor) -> list[Tensor]:
-        """The metric of each A module at theta, in their order."""
-        states = [
-            step.cache
-            for module, step in zip(self.sequence.modules, steps, strict=True)
+    def _grams(self, rows: Rows, inputs: list[Tensor]) -> list[Tensor]:
+        """The Gram matrix of what enters each A module, in their order."""
+        return [
+            module.gram(x, rows.weights)
+            for module, x in zip(self.sequence.modules, inputs, strict=True)
             if isinstance(module, Affine)
         ]
+
+    def _metrics(self, theta: Tensor, grams: list[Tensor], precision: Tensor) -> list[Tensor]:
+        """The metric of each A module at theta, in their order."""
         metrics: list[Tensor] = []
         share = _SHARE * self.loss.curvature * precision
         curvature = _LAST * share
-        for (place, module), x in reversed(list(zip(self._affine_places(), states, strict=True))):
-            metrics.append(module.metric(x, self.weights, curvature))
+        for (place, module), gram in reversed(list(zip(self._affine_places(), grams, strict=True))):
+            metrics.append(module.metric(gram, curvature))
             matrix = module.views(theta[place])[0]
             curvature = share * matrix.square().sum() / matrix.shape[1]
         return metrics[::-1]
+
+
+class _Sums:
+    """What rows that do not steer add up to, one flat vector in double precision with views.
+
+    ``totals`` mass and losses, ``modules`` the sums of all modules, ``grams`` those of A modules.
+    """
+
+    def __init__(self, sequence: ModuleSequence, n_totals: int, device: torch.device) -> None:
+        orders = [module.d_in + 1 for module in sequence.affines]
+        sizes = [n_totals, sequence.n_sums, *(order**2 for order in orders)]
+        self.flat = torch.zeros(sum(sizes), dtype=torch.float64, device=device)
+        self.totals, self.modules, *grams = self.flat.split(sizes)
+        self.grams = [gram.view(order, order) for gram, order in zip(grams, orders, strict=True)]
 
 
 def _costs(sequence: ModuleSequence, steps: list[Forward]) -> tuple[Tensor, Tensor]:

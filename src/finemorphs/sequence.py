@@ -303,12 +303,17 @@ class ModuleSequence:
         """Views of the parameters of each module."""
         return [theta[place] for place in self.places]
 
+    @property
+    def n_sums(self) -> int:
+        """Length of the sums of all modules over rows that do not steer."""
+        return sum(m.n_sums for m in self.modules)
+
     def start(self, rng: np.random.Generator) -> Array:
         """Start values of all parameters, drawn in the order of the modules."""
         return np.concatenate([m.start(rng) for m in self.modules])
 
     def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> list[Forward]:
-        """Map the training rows (N, d_0), control points first; one entry for each module."""
+        """Map the control points (N_S, d_0); one entry for each module."""
         steps: list[Forward] = []
         for module, part in zip(self.modules, self.split(theta), strict=True):
             steps.append(module.forward(engine, part, x))
@@ -322,20 +327,28 @@ class ModuleSequence:
         steps: list[Forward],
         costates: Tensor,
         natural: bool = False,
+        sums: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """The flat gradient, and its natural twin (the gradient itself on A modules)."""
+        """The flat gradient, and its natural twin (the gradient itself on A modules).
+
+        ``sums`` is what other rows have added up to in :meth:`pull_back`.
+        """
         gradient = torch.empty_like(theta)
         twin = torch.empty_like(theta) if natural else None
-        passed = zip(self.modules, self.places, steps, strict=True)
-        for module, place, step in reversed(list(passed)):
+        shares = [None] * len(self.modules) if sums is None else self._split_sums(sums)
+        passed = zip(self.modules, self.places, steps, shares, strict=True)
+        for module, place, step, share in reversed(list(passed)):
             into = gradient[place], None if twin is None else twin[place]
-            back = module.backward(engine, theta[place], step.cache, costates, natural, into)
+            back = module.backward(engine, theta[place], step.cache, costates, natural, into, share)
             costates = back.costates
         return gradient, twin
 
     def centers(self, engine: Engine, theta: Tensor, control_points: Tensor) -> list[Tensor]:
         """The control points (T, N_S, d) of every D module at the start of each step."""
-        steps = self.forward(engine, theta, control_points)
+        return self.paths(self.forward(engine, theta, control_points))
+
+    def paths(self, steps: list[Forward]) -> list[Tensor]:
+        """The same out of a forward pass."""
         return [
             step.cache.states[:-1]
             for module, step in zip(self.modules, steps, strict=True)
@@ -356,6 +369,38 @@ class ModuleSequence:
                 x = module.apply(part, x)
                 states.append(x)
         return states
+
+    def pull_back(
+        self,
+        engine: Engine,
+        theta: Tensor,
+        centers: list[Tensor],
+        inputs: list[Tensor],
+        states: list[Tensor],
+        costates: Tensor,
+        sums: Tensor,
+    ) -> None:
+        """Pull the costates of other rows back through their trajectory; adds to the sums.
+
+        ``inputs`` enter the modules, ``states`` are what :meth:`trajectory` gave.
+        """
+        known = reversed(centers)
+        parts = zip(self.modules, self.split(theta), self._split_sums(sums), strict=True)
+        passed = zip(parts, inputs, states, strict=True)
+        for (module, part, share), entering, through in reversed(list(passed)):
+            if isinstance(module, Diffeo):
+                costates = module.transport_back(
+                    engine, part, next(known), through, costates, share
+                )
+            elif isinstance(module, Affine):
+                costates = module.pull_back(part, entering, costates, share)
+
+    def inputs(self, x: Tensor, states: list[Tensor]) -> list[Tensor]:
+        """The rows (n, d) that enter each module, given x and the states behind each."""
+        return [x, *(z[-1] if z.ndim == 3 else z for z in states[:-1])]
+
+    def _split_sums(self, sums: Tensor) -> list[Tensor]:
+        return list(sums.split([m.n_sums for m in self.modules]))
 
     def __str__(self) -> str:
         return self.notation

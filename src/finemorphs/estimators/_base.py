@@ -159,8 +159,7 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows: TrainingRows,
         training: Training,
     ) -> None:
-        controls = objective.inputs[: rows.n_controls]
-        centers = sequence.centers(engine, training.theta, controls)
+        centers = sequence.centers(engine, training.theta, objective.controls.inputs)
         self.model_ = Model(
             sequence,
             training.theta.cpu(),

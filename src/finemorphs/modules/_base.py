@@ -15,7 +15,7 @@ __all__ = ["Backward", "Forward", "Module"]
 
 @dataclass(frozen=True)
 class Forward:
-    """Output (N, d_out), cost (a float64 scalar) and what the backward pass will want again."""
+    """Output (n, d_out), cost (a float64 scalar) and what the backward pass will want again."""
 
     output: Tensor
     cost: Tensor
@@ -24,7 +24,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """Costates at the input (N, d_in), flat gradient of the parameters, its natural twin.
+    """Costates at the input (n, d_in), flat gradient of the parameters, its natural twin.
 
     ``natural`` is None where the metric of the module is applied later, at the point where a
     direction is taken (affine modules), or was not asked for.
@@ -54,11 +54,15 @@ class Module(Protocol):
     def n_parameters(self) -> int:
         """Length of the flat parameter vector."""
 
+    @property
+    def n_sums(self) -> int:
+        """Length of the flat sums that rows which do not steer add up to."""
+
     def start(self, rng: np.random.Generator) -> Array:
         """Start values of the parameters, flat."""
 
     def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> Forward:
-        """Map the training rows (N, d_in)."""
+        """Map the rows that steer, the control points, (n, d_in)."""
 
     def backward(
         self,
@@ -68,8 +72,10 @@ class Module(Protocol):
         costates: Tensor,
         natural: bool,
         into: tuple[Tensor, Tensor | None] | None = None,
+        sums: Tensor | None = None,
     ) -> Backward:
         """Pull costates at the output back to the input; the cost's gradient is included.
 
-        ``into`` are flat tensors for the gradient and its natural twin, made where not given.
+        ``into`` are flat tensors for the gradient and its natural twin, made where not given;
+        ``sums`` is what the other rows have added up to, where there are any.
         """

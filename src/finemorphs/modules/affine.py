@@ -54,6 +54,11 @@ class Affine:
         """The entries of [M b]."""
         return self.d_out * (self.d_in + 1)
 
+    @property
+    def n_sums(self) -> int:
+        """The gradient of other rows."""
+        return self.n_parameters
+
     def views(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """The matrix M (d_out, d_in) and the offset b (d_out) in the flat parameters."""
         table = theta.view(self.d_out, self.d_in + 1)
@@ -74,7 +79,7 @@ class Affine:
         return torch.addmm(offset, x, matrix.T)
 
     def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> Forward:
-        """Map the training rows and price the matrix."""
+        """Map the rows and price the matrix."""
         cost = self.ridge * self._excess(theta).square().sum(dtype=torch.float64)
         return Forward(self.apply(theta, x), cost, x)
 
@@ -86,25 +91,39 @@ class Affine:
         costates: Tensor,
         natural: bool,
         into: tuple[Tensor, Tensor | None] | None = None,
+        sums: Tensor | None = None,
     ) -> Backward:
         """Pull costates back through M; the metric is applied later, by :meth:`solve`."""
         flat = torch.empty_like(theta) if into is None else into[0]
         gradient = flat.view(self.d_out, self.d_in + 1)
         gradient[:, :-1] = costates.T @ cache + 2 * self.ridge * self._excess(theta)
         gradient[:, -1] = costates.sum(0)
+        if sums is not None:
+            flat += sums
         if into is not None and into[1] is not None:
             into[1].copy_(flat)
         return Backward(costates @ self.views(theta)[0], flat, None)
 
-    def metric(self, x: Tensor, weights: Tensor | None, curvature: Tensor) -> Tensor:
-        """The matrix B of the module docstring, (d_in + 1, d_in + 1), in double precision."""
+    def pull_back(self, theta: Tensor, x: Tensor, costates: Tensor, sums: Tensor) -> Tensor:
+        """Pull the costates of other rows back through M; adds to the sums."""
+        table = sums.view(self.d_out, self.d_in + 1)
+        table[:, :-1] += costates.T @ x
+        table[:, -1] += costates.sum(0)
+        return costates @ self.views(theta)[0]
+
+    def gram(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """The matrix sum_k w_k xi_k xi_k^T, (d_in + 1, d_in + 1), in double precision."""
         matrix = x.new_zeros(self.d_in + 1, self.d_in + 1, dtype=torch.float64)
         for begin in range(0, len(x), _ROWS_AT_ONCE):
             rows = slice(begin, begin + _ROWS_AT_ONCE)
             xi = torch.nn.functional.pad(x[rows].double(), (0, 1), value=1.0)
             weighted = xi if weights is None else xi * weights[rows, None]
             matrix += weighted.T @ xi
-        matrix *= curvature
+        return matrix
+
+    def metric(self, gram: Tensor, curvature: Tensor) -> Tensor:
+        """The matrix B of the module docstring."""
+        matrix = gram * curvature
         diagonal = matrix.diagonal()
         diagonal[:-1] += 2 * self.ridge
         diagonal += _JITTER * diagonal.mean()

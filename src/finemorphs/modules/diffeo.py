@@ -56,6 +56,11 @@ class Diffeo:
         """T N_S d."""
         return self.n_steps * self.n_controls * self.dim
 
+    @property
+    def n_sums(self) -> int:
+        """The reaction and the pullback of other rows, both shaped like the controls."""
+        return 2 * self.n_parameters
+
     def controls(self, theta: Tensor) -> Tensor:
         """The controls a, (T, N_S, d), in the flat parameters."""
         return theta.view(self.n_steps, self.n_controls, self.dim)
@@ -65,7 +70,7 @@ class Diffeo:
         return np.zeros(self.n_parameters)
 
     def forward(self, engine: Engine, theta: Tensor, x: Tensor) -> Forward:
-        """Flow the training rows; the control points are the first of them."""
+        """Flow the control points."""
         trajectory = flow.forward(engine, self.kernel, x, self.controls(theta))
         return Forward(trajectory.states[-1], trajectory.energy, trajectory)
 
@@ -77,13 +82,21 @@ class Diffeo:
         costates: Tensor,
         natural: bool,
         into: tuple[Tensor, Tensor | None] | None = None,
+        sums: Tensor | None = None,
     ) -> Backward:
         """Pull costates back through the flow."""
         if into is not None:
             gradient, twin = into
             into = self.controls(gradient), None if twin is None else self.controls(twin)
         adjoint = flow.backward(
-            engine, self.kernel, cache, self.controls(theta), costates, natural, into
+            engine,
+            self.kernel,
+            cache,
+            self.controls(theta),
+            costates,
+            natural,
+            into,
+            None if sums is None else self._load(sums),
         )
         flat = None if adjoint.natural is None else adjoint.natural.view(-1)
         return Backward(adjoint.costates, adjoint.gradient.view(-1), flat)
@@ -91,3 +104,27 @@ class Diffeo:
     def transport(self, engine: Engine, theta: Tensor, centers: Tensor, x: Tensor) -> Tensor:
         """The states (T + 1, n, d) of other rows, given the centers (T, N_S, d) of training."""
         return flow.transport(engine, self.kernel, x, centers, self.controls(theta))
+
+    def transport_back(
+        self,
+        engine: Engine,
+        theta: Tensor,
+        centers: Tensor,
+        states: Tensor,
+        costates: Tensor,
+        sums: Tensor,
+    ) -> Tensor:
+        """Pull the costates of other rows back through their states; adds to the sums."""
+        return flow.transport_back(
+            engine,
+            self.kernel,
+            states,
+            centers,
+            self.controls(theta),
+            costates,
+            self._load(sums),
+        )
+
+    def _load(self, sums: Tensor) -> flow.Load:
+        """The sums of other rows by their names."""
+        return flow.Load(*sums.view(2, self.n_steps, self.n_controls, self.dim))

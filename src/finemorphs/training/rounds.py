@@ -107,8 +107,6 @@ class _Run:
         self.status = ""
         self.converged = False
         self._began = time.perf_counter()
-        weights = objective.weights
-        self._mass = len(objective.inputs) if weights is None else float(weights.sum())
 
     def rounds(self) -> None:
         """All rounds, the last one to the fine tolerance."""
@@ -190,4 +188,4 @@ class _Run:
         """Over the training rows, summed over the responses, in the units of y."""
         assert self.evaluation is not None
         losses = self.evaluation.losses.cpu().numpy()
-        return float((losses * self.settings.response_scale**2).sum() / self._mass)
+        return float((losses * self.settings.response_scale**2).sum() / self.evaluation.mass)
