@@ -6,6 +6,7 @@ Messages have three parts: what is wrong, what came, what to do.
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointError",
     "DatasetError",
     "DimensionError",
     "EngineError",
@@ -33,6 +34,10 @@ class EngineError(FineMorphsError, RuntimeError):
 
 class ModelFileError(FineMorphsError, ValueError):
     """A model file is damaged, of another kind, or of a newer format."""
+
+
+class CheckpointError(FineMorphsError, ValueError):
+    """A checkpoint is damaged, or of other data or other options; the message says which."""
 
 
 class DatasetError(FineMorphsError, ValueError):

@@ -1,5 +1,6 @@
 """Training: the noise level, its rounds, their record and the progress on the screen."""
 
+from finemorphs.training.checkpoint import Checkpoint
 from finemorphs.training.history import Callback, Record, as_table
 from finemorphs.training.noise import NoiseLevel, estimate_noise
 from finemorphs.training.progress import Progress
@@ -7,6 +8,7 @@ from finemorphs.training.rounds import Settings, Training, train
 
 __all__ = [
     "Callback",
+    "Checkpoint",
     "NoiseLevel",
     "Progress",
     "Record",

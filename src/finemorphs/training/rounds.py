@@ -16,9 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finemorphs._typing import Array, Tensor
+from finemorphs.exceptions import CheckpointError
 from finemorphs.objective import Evaluation, Objective
-from finemorphs.optim import History, Iteration, minimize
+from finemorphs.optim import History, Iteration, Past, minimize
+from finemorphs.training.checkpoint import Checkpoint
 from finemorphs.training.history import Callback, Record
+from finemorphs.training.state import Ended, State
 
 __all__ = ["Settings", "Training", "train"]
 
@@ -60,13 +63,23 @@ class Training:
 
 
 def train(
-    objective: Objective, theta: Tensor, settings: Settings, callbacks: Sequence[Callback] = ()
+    objective: Objective,
+    theta: Tensor,
+    settings: Settings,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | None = None,
 ) -> Training:
     """Minimise the objective from theta, lowering sigma by rounds until the target is met.
 
-    A callback that returns True, and Ctrl-C, end training with the parameters reached.
+    A callback that returns True, and Ctrl-C, end training with the parameters reached. With a
+    checkpoint that knows this training it goes on from there, or is not done again.
     """
-    run = _Run(objective, theta, settings, tuple(callbacks))
+    run = _Run(objective, theta, settings, tuple(callbacks), checkpoint)
+    known = None if checkpoint is None else checkpoint.begin()
+    if isinstance(known, Ended):
+        return run.as_ended(known)
+    if known is not None:
+        run.restore(known)
     interrupted = False
     try:
         run.rounds()
@@ -74,6 +87,7 @@ def train(
         if run.evaluation is None:
             raise
         run.status, run.converged, interrupted = "Interrupted by the user.", False, True
+        run.save_interrupted()
     assert run.evaluation is not None
     return Training(
         run.theta,
@@ -96,37 +110,58 @@ class _Run:
         theta: Tensor,
         settings: Settings,
         callbacks: tuple[Callback, ...],
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.objective, self.theta, self.settings = objective, theta, settings
-        self.callbacks = callbacks
+        self.callbacks, self.checkpoint = callbacks, checkpoint
         self.sigma = settings.sigma
-        self.round = 0
+        self.round = 1
         self.evaluation: Evaluation | None = None
         self.records: list[Record] = []
         self.n_evaluations = 0
         self.status = ""
         self.converged = False
-        self._began = time.perf_counter()
+        self._reached = settings.target is None
+        self._history = History(settings.memory)
+        self._past, self._n_before = Past(), 0
+        # The history as it was at the end of the last iteration; see save_interrupted.
+        self._whole_at = -1
+        self._began = self._called = time.perf_counter()
 
     def rounds(self) -> None:
         """All rounds, the last one to the fine tolerance."""
-        sigma, target = self.settings.sigma, self.settings.target
-        history = History(self.settings.memory)
-        reached = target is None
-        for self.round in range(1, _MAX_ROUNDS + 1):
-            last = reached or self.round == _MAX_ROUNDS
-            ended_early = self._minimize(sigma, history, _FINE if last else _COARSE)
-            if last or ended_early:
+        target, sigma = self.settings.target, self.sigma
+        while True:
+            last = self._reached or self.round == _MAX_ROUNDS
+            ended_early = self._minimize(sigma, _FINE if last else _COARSE)
+            if ended_early:
                 return
+            if last:
+                break
             assert target is not None
-            reached = self._mean_loss() <= target
-            if not reached:
+            self._reached = self._mean_loss() <= target
+            if not self._reached:
                 sigma /= _SHRINK
-                history.clear()
+                self._history.clear()
+            self.round += 1
+            self._past, self._n_before = Past(), self.n_evaluations
+            if self.checkpoint is not None:
+                self.checkpoint.keep(self._state(sigma))
+        if self.checkpoint is not None:
+            self.checkpoint.end(
+                Ended(
+                    self.theta,
+                    self.sigma,
+                    self.records,
+                    self.n_evaluations,
+                    self.status,
+                    self.converged,
+                )
+            )
 
-    def _minimize(self, sigma: float, history: History, floor: float) -> bool:
+    def _minimize(self, sigma: float, floor: float) -> bool:
         """Minimise at this sigma; True when a callback or the clock has ended training."""
-        settings, before = self.settings, self.n_evaluations
+        settings = self.settings
         stopped = False
 
         def evaluate(theta: Tensor) -> Evaluation:
@@ -134,32 +169,93 @@ class _Run:
 
         def record(iteration: Iteration[Evaluation]) -> str | None:
             nonlocal stopped
-            self.n_evaluations = before + iteration.n_evaluations
-            self._keep(sigma, iteration.point, iteration.evaluation)
-            status = self._record()
+            self._keep(sigma, iteration.point, iteration.evaluation, iteration.n_evaluations)
+            self._record()
+            slopes = self._history.slopes(iteration.evaluation)
+            self._past = Past(iteration.number, iteration.n_evaluations, iteration.decrease, slopes)
+            self._whole_at = self._history.n_changes
+            status = self._tell()
             stopped = status is not None
+            if self.checkpoint is not None and (stopped or self.checkpoint.due):
+                self.checkpoint.keep(self._state(sigma))
             return status
 
         result = minimize(
             evaluate,
             self.theta,
-            history=history,
+            history=self._history,
             max_iter=settings.max_iter,
             relative_tolerance=settings.tol,
             absolute_tolerance=floor if settings.tol > 0 else 0.0,
             callback=record,
+            past=self._past,
         )
-        self.n_evaluations = before + result.n_evaluations
-        self._keep(sigma, result.point, result.evaluation)
+        self._keep(sigma, result.point, result.evaluation, result.n_evaluations)
         self.status, self.converged = result.status, result.converged
         return stopped
 
-    def _keep(self, sigma: float, theta: Tensor, evaluation: Evaluation) -> None:
-        """What has been reached; the three belong together."""
-        self.sigma, self.theta, self.evaluation = sigma, theta, evaluation
+    # --- states -----------------------------------------------------------------------------
 
-    def _record(self) -> str | None:
-        """Note an iteration and tell the callbacks; a sentence if training has to end."""
+    def _state(self, sigma: float) -> State:
+        return State(
+            self.theta,
+            sigma,
+            self.round,
+            self._reached,
+            self._past,
+            self._n_before,
+            self._history.state(),
+            self.records,
+            time.perf_counter() - self._began,
+        )
+
+    def restore(self, state: State) -> None:
+        """Stand where the state was taken."""
+        self.theta = self._like_theta(state.theta)
+        self.sigma, self.round, self._reached = state.sigma, state.round, state.reached
+        self._past, self._n_before = state.past, state.n_before
+        self.n_evaluations = state.n_before + state.past.n_evaluations
+        self.records = list(state.records)
+        self._history.restore(state.history, self.theta)
+        self._began -= state.seconds
+
+    def as_ended(self, ended: Ended) -> Training:
+        """A training that has ended before, with the objective evaluated again."""
+        theta = self._like_theta(ended.theta)
+        evaluation = self.objective.evaluate(theta, ended.sigma, self.settings.natural)
+        return Training(
+            theta,
+            ended.sigma,
+            evaluation,
+            ended.records,
+            ended.n_evaluations,
+            ended.status,
+            ended.converged,
+            interrupted=False,
+        )
+
+    def save_interrupted(self) -> None:
+        """Write the last iteration, if the interrupt did not come between two of its pairs."""
+        if self.checkpoint is not None and self._history.n_changes == self._whole_at:
+            self.checkpoint.keep(self._state(self.sigma))
+
+    def _like_theta(self, theta: Tensor) -> Tensor:
+        if theta.shape != self.theta.shape:
+            raise CheckpointError(
+                f"the checkpoint holds {len(theta)} parameters where this fit has "
+                f"{len(self.theta)}; fit with resume=False."
+            )
+        return theta.to(self.theta)
+
+    # --- records ----------------------------------------------------------------------------
+
+    def _keep(self, sigma: float, theta: Tensor, evaluation: Evaluation, spent: int) -> None:
+        """What has been reached; the three belong together. ``spent`` evaluations in this round."""
+        self.sigma, self.theta, self.evaluation = sigma, theta, evaluation
+        self.n_evaluations = self._n_before + spent
+
+    def _record(self) -> None:
+        """Note an iteration."""
         evaluation = self.evaluation
         assert evaluation is not None
         seconds = time.perf_counter() - self._began
@@ -176,11 +272,15 @@ class _Run:
             seconds,
         )
         self.records.append(record)
+
+    def _tell(self) -> str | None:
+        """Tell the callbacks of the last record; a sentence if training has to end."""
+        record = self.records[-1]
         ended = [callback(record) is True for callback in self.callbacks]
         if any(ended):
             return "A callback ended the training."
         max_time = self.settings.max_time
-        if max_time is not None and seconds > max_time:
+        if max_time is not None and time.perf_counter() - self._called > max_time:
             return f"The time limit of {max_time:g} seconds was reached."
         return None
 
