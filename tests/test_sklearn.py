@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from finemorphs import FineMorphsRegressor
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor
 
 
-@parametrize_with_checks([FineMorphsRegressor(random_state=0)])
+@parametrize_with_checks(
+    [FineMorphsRegressor(random_state=0), FineMorphsClassifier(random_state=0)]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from finemorphs._version import __version__
 
 if TYPE_CHECKING:
-    from finemorphs.estimators import FineMorphsRegressor
+    from finemorphs.estimators import FineMorphsClassifier, FineMorphsRegressor
     from finemorphs.persistence import load
 
-__all__ = ["FineMorphsRegressor", "__version__", "load"]
+__all__ = ["FineMorphsClassifier", "FineMorphsRegressor", "__version__", "load"]
 
-_HOMES = {"FineMorphsRegressor": "finemorphs.estimators", "load": "finemorphs.persistence"}
+_HOMES = {
+    "FineMorphsClassifier": "finemorphs.estimators",
+    "FineMorphsRegressor": "finemorphs.estimators",
+    "load": "finemorphs.persistence",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -51,9 +51,8 @@ class Loss(ABC):
 
         Returns
         -------
-        values : Tensor of shape (n, d_Y) or (n, 1)
-            The loss of a row is the sum of its entries: one for each response where the loss
-            is a sum over the responses, one in all where it is not.
+        values : Tensor of shape (n, d_Y)
+            The loss of a row is the sum of its entries, the share of each response.
         derivatives : Tensor of shape (n, d_Y)
             Of the loss of a row by each of its outputs.
         """
@@ -98,6 +97,6 @@ class Logistic(Loss):
     curvature = 0.5
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """One value for each row; the derivatives are probabilities minus targets."""
+        """Minus the log of the probability at the row's class; probabilities minus targets."""
         logs = torch.log_softmax(outputs, dim=1)
-        return -(targets * logs).sum(1, keepdim=True), logs.exp() - targets
+        return -targets * logs, logs.exp() - targets

@@ -52,7 +52,7 @@ class Evaluation:
     energy, affine, endpoint : float
         The three parts of G.
     losses : Tensor
-        Weighted sum over rows of the loss, one for each response (or one in all), standardised.
+        Weighted sum over rows of the loss, the share of each response, standardised.
     mass : float
         Sum of the weights of all rows.
     affine_metrics : tuple

@@ -1,6 +1,6 @@
 """Reading model files: which estimator a file holds, and that estimator, fitted.
 
-Writing is :meth:`FineMorphsRegressor.save`. The container is :mod:`finemorphs.storage`; its
+Writing is the method ``save`` of the estimators. The container is :mod:`finemorphs.storage`; its
 content is described in :mod:`finemorphs.estimators._state`.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 
 from finemorphs import storage
-from finemorphs.estimators import FineMorphsRegressor
+from finemorphs.estimators import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.estimators._state import VERSION, restore
 from finemorphs.exceptions import ModelFileError
 
 __all__ = ["load"]
 
-_ESTIMATORS = {kind.__name__: kind for kind in (FineMorphsRegressor,)}
+_ESTIMATORS = {kind.__name__: kind for kind in (FineMorphsRegressor, FineMorphsClassifier)}
 
 
-def load(path: str | os.PathLike[str]) -> FineMorphsRegressor:
+def load(path: str | os.PathLike[str]) -> FineMorphsRegressor | FineMorphsClassifier:
     """Read a model file.
 
     Parameters
@@ -28,7 +28,7 @@ def load(path: str | os.PathLike[str]) -> FineMorphsRegressor:
 
     Returns
     -------
-    FineMorphsRegressor
+    FineMorphsRegressor or FineMorphsClassifier
         Fitted, with the same predictions to the bit on the same engine.
 
     Raises
@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> FineMorphsRegressor:
                 f"{os.fspath(path)!r} holds a {header['estimator']!r}, which this finemorphs does "
                 "not know; install a newer finemorphs."
             )
-        estimator: FineMorphsRegressor = restore(kind, tensors, header)
+        estimator: FineMorphsRegressor | FineMorphsClassifier = restore(kind, tensors, header)
     except ModelFileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:

@@ -1,7 +1,7 @@
 """A fitted estimator as tensors and a header, and back: the content of a model file.
 
 tensors   theta, centers.0 .. (a D module each), x_mean, x_scale, y_mean, y_scale, history.*
-header    estimator, parameters, sequence, modules, fitted attributes, feature names
+header    estimator, parameters, sequence, modules, fitted attributes, feature names, classes
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _FITTED = (
     "converged_",
     "status_",
     "n_features_in_",
-    "_n_response_axes",
 )
+# Of some estimators only, or unknown to older files.
+_OPTIONAL = ("_n_response_axes",)
 
 
 def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -58,9 +59,16 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "modules": [
             {"kind": type(m).__name__, **dataclasses.asdict(m)} for m in model.sequence.modules
         ],
-        "fitted": {name: getattr(estimator, name) for name in _FITTED},
+        "fitted": {
+            name: getattr(estimator, name)
+            for name in _FITTED + _OPTIONAL
+            if name in _FITTED or hasattr(estimator, name)
+        },
         "feature_names": None if names is None else [str(n) for n in names],
     }
+    if hasattr(estimator, "classes_"):
+        classes = estimator.classes_
+        header["classes"] = {"dtype": classes.dtype.str, "labels": classes.tolist()}
     return tensors, header
 
 
@@ -93,6 +101,12 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     estimator.history_ = {f.name: arrays[f"history.{f.name}"] for f in dataclasses.fields(Record)}
     for name in _FITTED:
         setattr(estimator, name, header["fitted"][name])
+    for name in _OPTIONAL:
+        if name in header["fitted"]:
+            setattr(estimator, name, header["fitted"][name])
+    if "classes" in header:
+        classes = header["classes"]
+        estimator.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
     if header["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     return estimator
