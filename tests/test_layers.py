@@ -20,7 +20,7 @@ PACKAGE = "finemorphs"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
     ("_safetensors",),
-    ("kernels", "losses", "storage"),
+    ("kernels", "losses", "storage", "tables"),
     ("engines",),
     ("flow",),
     ("modules",),
@@ -33,7 +33,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("training",),
     ("estimators",),
     ("persistence", "plots", "datasets"),
-    ("benchmarks",),
+    ("benchmarks", "report"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -13,6 +13,7 @@ __all__ = [
     "FineMorphsError",
     "ModelFileError",
     "SequenceError",
+    "TableError",
 ]
 
 
@@ -42,3 +43,7 @@ class CheckpointError(FineMorphsError, ValueError):
 
 class DatasetError(FineMorphsError, ValueError):
     """A dataset is unknown, not at hand, or damaged; the message names the file and the line."""
+
+
+class TableError(FineMorphsError, ValueError):
+    """A file of rows and columns cannot be read, or not used as it was asked."""
