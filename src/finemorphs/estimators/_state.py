@@ -65,6 +65,7 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if name in _FITTED or hasattr(estimator, name)
         },
         "feature_names": None if names is None else [str(n) for n in names],
+        "notes": getattr(estimator, "notes_", None),
     }
     if hasattr(estimator, "classes_"):
         classes = estimator.classes_
@@ -107,6 +108,8 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     if "classes" in header:
         classes = header["classes"]
         estimator.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
+    if header.get("notes") is not None:
+        estimator.notes_ = dict(header["notes"])
     if header["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     return estimator

@@ -65,6 +65,10 @@ class Numbers:
     def __len__(self) -> int:
         return len(self._values)
 
+    def take(self, rows: Array) -> Numbers:
+        """Some of them."""
+        return Numbers(self._values[rows])
+
     def numbers(self) -> Array | None:
         """The numbers."""
         return self._values
@@ -106,6 +110,17 @@ class Table:
             raise TableError(self._absent([name]))
         return self.columns[name]
 
+    def take(self, rows: Array) -> Table:
+        """Some rows, by their places from 0, numbered anew."""
+        columns: dict[str, Column] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, Numbers):
+                columns[name] = column.take(rows)
+            else:
+                text = column.text()
+                columns[name] = Cells([text[i] for i in rows])
+        return Table(self.source, columns, 1, self.unnamed, self.notices)
+
     def require(self, names: list[str]) -> None:
         """Refuse the table if it lacks one of these columns, naming all that it lacks."""
         absent = [name for name in names if name not in self.columns]
@@ -122,7 +137,9 @@ class Table:
     def _absent(self, names: list[str]) -> str:
         known = list(self.columns)
         what = ", ".join(map(repr, names[:10])) + (", .." if len(names) > 10 else "")
-        hints = [match for n in names[:10] for match in get_close_matches(n, known, n=1)]
+        small = {name.lower(): name for name in known}
+        close = [get_close_matches(name.lower(), small, n=1) for name in names[:10]]
+        hints = [small[match] for matches in close for match in matches]
         hint = f" Did you mean {', '.join(map(repr, hints))}?" if hints else ""
         shown = ", ".join(map(repr, known[:20])) + (", .." if len(known) > 20 else "")
         return (

@@ -111,11 +111,12 @@ class _Delimited:
         self._begun = True
         # The writer leaves a carriage return without quotes, and readers end the line there.
         odd = any("\r" in cell for row in rows for cell in row)
-        quoting = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-        writer = csv.writer(
-            self._file, delimiter=self._delimiter, lineterminator="\n", quoting=quoting
-        )
-        writer.writerows(rows)
+        csv.writer(
+            self._file,
+            delimiter=self._delimiter,
+            lineterminator="\n",
+            quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL,
+        ).writerows(rows)
 
     def close(self) -> None:
         self._file.close()

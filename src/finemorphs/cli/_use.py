@@ -1,0 +1,114 @@
+"""``predict``, ``evaluate`` and ``info``: what a model file is good for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finemorphs.cli._models import load_model, predictions
+from finemorphs.cli._scores import SCORES, score_rows, scores
+from finemorphs.cli._screen import Screen
+from finemorphs.exceptions import TableError
+from finemorphs.persistence import load
+from finemorphs.tables import Recipe, Writer, read_chunks
+
+__all__ = ["describe_model", "evaluate_file", "predict_file"]
+
+
+def predict_file(model: Path, data: Path, out: Path, screen: Screen) -> None:
+    """Write the table again with predictions behind its columns, some rows at a time."""
+    estimator, recipe = load_model(model)
+    names = [f"predicted_{target}" for target in recipe.targets]
+    n_rows, new = 0, set()
+    with Writer(out) as writer:
+        for chunk in read_chunks(data):
+            responses = predictions(estimator, recipe.apply(chunk))
+            writer.write(chunk, dict(zip(names, responses.T, strict=True)))
+            new |= set(recipe.unseen(chunk))
+            n_rows += len(chunk)
+    for notice in sorted(new):
+        screen.notice(notice)
+    screen.say(f"wrote {out}: {n_rows} rows, with {', '.join(names)}")
+
+
+def evaluate_file(model: Path, data: Path, screen: Screen) -> None:
+    """Print the errors on a table that has the targets."""
+    estimator, recipe = load_model(model)
+    observed, predicted = [], []
+    n_missing = 0
+    for chunk in read_chunks(data):
+        y = recipe.responses(chunk)
+        known = ~np.isnan(y).any(axis=1)
+        n_missing += int((~known).sum())
+        observed.append(y[known])
+        if known.any():
+            predicted.append(predictions(estimator, recipe.apply(chunk)[known]))
+    if not predicted:
+        raise TableError(f"{data} has no row with a target; nothing can be compared.")
+    if n_missing:
+        screen.notice(f"{n_missing} rows have no target and are left out")
+    y = np.concatenate(observed)
+    screen.say(f"errors on {len(y)} rows of {data.name}")
+    values = scores(y, np.concatenate(predicted))
+    screen.columns(["", *SCORES], score_rows(recipe.targets, [("", values)]), always=True)
+
+
+def describe_model(path: Path, screen: Screen) -> None:
+    """Print what a model file holds."""
+    estimator = load(path)
+    history = estimator.history_
+    notes: dict[str, Any] = getattr(estimator, "notes_", None) or {}
+    facts = [
+        ("file", f"{path} ({path.stat().st_size / 1e6:.2g} MB)"),
+        ("estimator", type(estimator).__name__),
+        ("sequence", estimator.sequence_),
+    ]
+    if notes:
+        recipe = Recipe.from_json(notes.get("recipe"))
+        facts += [
+            ("predicts", ", ".join(recipe.targets)),
+            ("from", ", ".join(recipe.features)),
+            ("trained on", f"{notes.get('rows')} rows of {notes.get('file')}"),
+        ]
+    else:
+        facts.append(("features", str(estimator.n_features_in_)))
+    facts += [
+        ("noise", f"{estimator.noise_:.4g}"),
+        ("parameters", str(estimator.model_.sequence.n_parameters)),
+        ("training", estimator.status_),
+        ("", f"{estimator.n_iter_} iterations, {estimator.n_evaluations_} evaluations"),
+    ]
+    screen.facts(facts)
+    screen.say("")
+    screen.columns(*_modules(estimator), always=True)
+    if len(history["round"]):
+        screen.say("")
+        screen.columns(*_rounds(history), always=True)
+
+
+def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for module in estimator.model_.sequence.modules:
+        kernel = getattr(module, "kernel", None)
+        rows.append(
+            [
+                module.name,
+                f"{module.d_in} -> {module.d_out}",
+                "" if kernel is None else f"{kernel.width:g}",
+                str(getattr(module, "n_steps", "")),
+                str(getattr(module, "n_controls", "")),
+                f"{module.ridge:g}" if kernel is None else "",
+                str(module.n_parameters),
+            ]
+        )
+    return ["module", "dimensions", "width", "steps", "control points", "ridge", "numbers"], rows
+
+
+def _rounds(history: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The last iteration of each round of training."""
+    header = ["round", "iterations", "sigma", "objective", "training RMSE", "seconds"]
+    last = np.flatnonzero(np.append(np.diff(history["round"]) > 0, True))
+    columns = ("round", "iteration", "sigma", "objective", "rmse", "seconds")
+    return header, [[f"{history[name][i]:.5g}" for name in columns] for i in last]

@@ -1,0 +1,358 @@
+"""The command line, as a user meets it: what it prints, writes and returns."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import finemorphs
+from finemorphs import FineMorphsRegressor
+from finemorphs.cli import _use
+from finemorphs.cli._app import make_app
+from finemorphs.cli._options import EstimatorOption, estimator_options
+from finemorphs.tables import Recipe, read_chunks, read_table
+
+FAST = ["--max-iter", "15", "--n-steps", "3", "--random-state", "0", "--engine", "reference"]
+APP = make_app()
+SOURCE = Path(finemorphs.__file__).parents[1]
+
+
+@pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str | Path) -> Result:
+    result = CliRunner().invoke(APP, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def failed(*words: str | Path) -> str:
+    """The error of a call that must end with 2 and without a traceback."""
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+def make_table(path: Path, n: int = 60, **more: list[str]) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 2))
+    y = x[:, 0] + np.sin(x[:, 1])
+    columns = {
+        "id": [f"{i:04d}" for i in range(n)],
+        "a": [f"{v:.6f}" for v in x[:, 0]],
+        "b": [f"{v:.6f}" for v in x[:, 1]],
+        "y": [f"{v:.6f}" for v in y],
+        **more,
+    }
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fitted")
+    colours = ["red", "blue", ""] * 20
+    table = make_table(folder / "train.csv", colour=colours)
+    result = run("fit", table, "--target", "y", "--drop", "id", "--out", folder / "m.st", *FAST)
+    assert result.exit_code == 0, result.output
+    (folder / "fit.txt").write_text(result.stdout)
+    return folder
+
+
+def test_fit_says_what_it_did_and_compares_with_ridge_regression(fitted: Path) -> None:
+    text = (fitted / "fit.txt").read_text()
+    assert "train.csv: 60 rows, 5 columns; 3 of them predict y" in text
+    assert "left out: 'id' (as asked)" in text
+    assert "column 'colour': text, one column for each of 3 values" in text
+    assert "errors on 6 rows held out" in text
+    assert "y, finemorphs" in text
+    assert "y, ridge regression" in text
+    assert "trained on 54 rows" in text
+
+
+def test_a_model_file_of_fit_is_an_estimator(fitted: Path) -> None:
+    model = finemorphs.load(fitted / "m.st")
+    assert list(model.feature_names_in_) == ["a", "b", "colour=", "colour=blue", "colour=red"]
+    model.save(fitted / "again.st")
+    assert run("evaluate", fitted / "again.st", fitted / "train.csv").exit_code == 0
+
+
+def test_predict_takes_columns_in_any_order_and_carries_the_others(fitted: Path) -> None:
+    model = finemorphs.load(fitted / "m.st")
+    data = fitted / "new.csv"
+    data.write_text("note,colour,b,a\n=1+1,red,0.5,1\n007,green,,2\n")
+    result = run("predict", fitted / "m.st", data, "--out", fitted / "p.csv")
+    assert result.exit_code == 0, result.output
+    assert "new to the model: 'green'" in result.stdout
+    with (fitted / "p.csv").open(newline="") as file:
+        header, first, second = csv.reader(file)
+    assert header == ["note", "colour", "b", "a", "predicted_y"]
+    assert first[:4] == ["'=1+1", "red", "0.5", "1"]
+    assert second[:4] == ["007", "green", "", "2"]
+    median = json.loads(json.dumps(model.notes_))["recipe"]["columns"][1]["median"]
+    rows = np.array([[1, 0.5, 0, 0, 1], [2, median, 0, 0, 0]])
+    expected = model.predict(pd.DataFrame(rows, columns=model.feature_names_in_))
+    np.testing.assert_allclose([float(first[4]), float(second[4])], expected)
+
+
+def test_predictions_do_not_depend_on_the_pieces(
+    fitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("predict", fitted / "m.st", fitted / "train.csv", "--out", fitted / "whole.csv")
+    monkeypatch.setattr(_use, "read_chunks", lambda path: read_chunks(path, cells_at_once=35))
+    run("predict", fitted / "m.st", fitted / "train.csv", "--out", fitted / "pieces.parquet")
+    whole = read_table(fitted / "whole.csv")["predicted_y"].numbers()
+    pieces = read_table(fitted / "pieces.parquet")["predicted_y"].numbers()
+    np.testing.assert_allclose(whole, pieces, rtol=1e-12)
+
+
+def test_evaluate_prints_the_errors(fitted: Path) -> None:
+    result = run("evaluate", fitted / "m.st", fitted / "train.csv", "--quiet")
+    model = finemorphs.load(fitted / "m.st")
+    table = read_table(fitted / "train.csv")
+    recipe = Recipe.from_json(model.notes_["recipe"])
+    X = pd.DataFrame(recipe.apply(table), columns=recipe.features)
+    r2 = model.score(X, recipe.responses(table)[:, 0])
+    assert result.stdout.splitlines()[-1].split()[-1] == f"{r2:.4g}"
+    assert "errors on" not in result.stdout
+
+
+def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
+    text = run("info", fitted / "m.st").stdout
+    for words in ("ADA", "A0", "6 -> 6", "D1", "0.5", "54 rows of train.csv", "training RMSE"):
+        assert words in text
+
+
+def test_several_targets(cwd: Path) -> None:
+    make_table(cwd / "t.csv", z=[f"{i % 7}" for i in range(60)])
+    words = ["--target", "y", "--target", "z", "--drop", "id", "--out", "m.st", *FAST]
+    assert "z, ridge regression" in run("fit", "t.csv", *words).stdout
+    run("predict", "m.st", "t.csv", "--out", "p.csv")
+    assert {"predicted_y", "predicted_z"} <= set(read_table("p.csv").columns)
+    assert "z" in run("evaluate", "m.st", "t.csv").stdout
+
+
+def test_quiet_says_nothing(cwd: Path) -> None:
+    make_table(cwd / "t.csv")
+    result = run("fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st", "-q", *FAST)
+    assert result.output == ""
+    assert (cwd / "m.st").is_file()
+
+
+# --- options ------------------------------------------------------------------------------
+
+
+def test_every_parameter_of_the_estimator_is_an_option() -> None:
+    hidden = {"callbacks", "verbose", "warm_start"}
+    parameters = set(inspect.signature(FineMorphsRegressor).parameters) - hidden
+    assert parameters - set(estimator_options()) <= {"checkpoint", "resume"}
+    text = run("fit", "--help").stdout
+    assert "--kernel-width" in text
+    assert all(option.help for option in estimator_options().values() if option.name != "dtype")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("kernel_width", "0.25", 0.25),
+        ("kernel_width", "0.25,0.5", [0.25, 0.5]),
+        ("kernel_width", "decreasing", "decreasing"),
+        ("n_steps", "5,6", [5, 6]),
+        ("subset_size", "none", None),
+        ("subset_size", "30", 30),
+        ("noise", "auto", "auto"),
+        ("noise", "0.1", 0.1),
+        ("sequence", "AD4A", "AD4A"),
+        ("max_time", "2.5", 2.5),
+    ],
+)
+def test_text_becomes_what_the_parameter_takes(name: str, text: str, value: object) -> None:
+    parsed = estimator_options()[name].parse(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_switches_are_parsed() -> None:
+    option = EstimatorOption("exact", frozenset({"bool", "str"}), False, "")
+    assert option.parse("true") is True
+    assert option.parse("False") is False
+
+
+def test_values_of_the_wrong_kind_are_refused(cwd: Path) -> None:
+    make_table(cwd / "t.csv")
+    call = ["fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st"]
+    assert "--max-iter takes a whole number, but 'many' came" in failed(*call, "--max-iter", "many")
+    assert "kernel='cubic' is not known" in failed(*call, "--kernel", "cubic")
+    assert "cannot be read at 'X'" in failed(*call, "--sequence", "AXA")
+    assert "--holdout takes a share" in failed(*call, "--holdout", "2")
+    assert "missing='x' is not known" in failed(*call, "--missing", "x")
+    assert not (cwd / "m.st").exists()
+
+
+def test_options_can_be_saved_and_used_again(cwd: Path) -> None:
+    make_table(cwd / "t.csv")
+    words = ["--target", "y", "--drop", "id", "--out", "m.st", *FAST]
+    assert run("fit", "t.csv", *words, "--save-config", "fit.toml").exit_code == 0
+    assert not (cwd / "m.st").exists()
+    text = (cwd / "fit.toml").read_text()
+    assert 'target = ["y"]' in text
+    assert "# kernel_width = 0.5" in text
+    result = run("fit", "--config", "fit.toml", "--sequence", "DA", "--no-holdout")
+    assert result.exit_code == 0, result.output
+    model = finemorphs.load(cwd / "m.st")
+    assert (model.max_iter, model.sequence_) == (15, "DA")
+    assert "trained on 60 rows" in result.stdout
+
+
+def test_a_wrong_configuration_is_refused(cwd: Path) -> None:
+    (cwd / "c.toml").write_text("kernel-widht = 1")
+    assert "did you mean 'kernel_width'" in failed("fit", "--config", "c.toml")
+    (cwd / "c.toml").write_text("a = = 1")
+    assert "not a TOML file" in failed("fit", "--config", "c.toml")
+    (cwd / "c.toml").write_text("target = 3\ntrain = 't.csv'\nout = 'm.st'")
+    assert "target takes column names, but 3 came" in failed("fit", "--config", "c.toml")
+    assert "No such file" in failed("fit", "--config", "none.toml")
+    assert "the table to train on is missing" in failed("fit")
+    assert "--target is missing" in failed("fit", "t.csv")
+
+
+# --- mistakes -----------------------------------------------------------------------------
+
+
+def test_mistakes_get_a_sentence(cwd: Path, fitted: Path) -> None:
+    table = make_table(cwd / "t.csv", text=[f"name {i}" for i in range(60)])
+    call = ["--out", "m.st", *FAST]
+    assert "Did you mean 'y'" in failed("fit", table, "--target", "Y", *call)
+    assert "column 'text' is text with 60" in failed("fit", table, "--target", "y", *call)
+    (cwd / "empty.csv").write_text("")
+    assert "empty.csv is empty" in failed("fit", "empty.csv", "--target", "y", *call)
+    assert "no file at none.csv" in failed("fit", "none.csv", "--target", "y", *call)
+    assert "has 'name 0' in row 1" in failed("fit", table, "--target", "text", *call)
+    assert "cannot be written there" in failed("fit", table, "--target", "y", "--out", "no/m.st")
+    model = fitted / "m.st"
+    (cwd / "cut.st").write_bytes(model.read_bytes()[:-100])
+    assert "not a whole finemorphs file" in failed("info", "cut.st")
+    assert "not a whole finemorphs file" in failed("predict", "cut.st", table, "--out", "p.csv")
+    assert "no column 'colour'" in failed("predict", model, table, "--out", "p.csv")
+    assert "there is no file" in failed("info", "none.st")
+    assert "names no format" in failed("predict", model, table, "--out", "p.doc")
+    assert sorted(path.name for path in cwd.iterdir()) == ["cut.st", "empty.csv", "t.csv"]
+
+
+def test_rows_without_a_target_are_left_out_or_refused(cwd: Path) -> None:
+    (cwd / "t.csv").write_text(
+        "a,y\n" + "".join(f"{i},{'' if i % 4 == 0 else i}\n" for i in range(40))
+    )
+    call = ["fit", "t.csv", "--target", "y", "--out", "m.st", *FAST]
+    assert "10 rows have no target and are left out" in run(*call).stdout
+    assert "10 rows have no value of 'y', the first is row 1" in failed(*call, "--missing", "error")
+    assert "10 rows have no target" in run("evaluate", "m.st", "t.csv").stdout
+
+
+def test_few_rows(cwd: Path) -> None:
+    make_table(cwd / "ten.csv", 10)
+    call = ["--target", "y", "--drop", "id", "--out", "m.st", *FAST]
+    result = run("fit", "ten.csv", *call)
+    assert result.exit_code == 0
+    assert "10 rows are too few to hold some out" in result.stdout
+    make_table(cwd / "four.csv", 4)
+    assert "4 rows with a target, and training needs 5" in failed("fit", "four.csv", *call)
+
+
+def test_a_model_without_column_names_cannot_be_matched(cwd: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = FineMorphsRegressor(max_iter=3, n_steps=2, engine="reference").fit(X, X[:, 0])
+    model.save(cwd / "m.st")
+    make_table(cwd / "t.csv")
+    assert "without column names" in failed("predict", "m.st", "t.csv", "--out", "p.csv")
+    assert "features" in run("info", "m.st").stdout
+    model.fit(pd.DataFrame(X, columns=["a", "b"]), X[:, 0]).save(cwd / "m.st")
+    assert run("predict", "m.st", "t.csv", "--out", "p.csv").exit_code == 0
+    (cwd / "holes.csv").write_text("a,b\n1,\n")
+    assert "1 missing values" in failed("predict", "m.st", "holes.csv", "--out", "p.csv")
+
+
+def test_debug_shows_the_traceback() -> None:
+    with pytest.raises(FileNotFoundError):
+        run("info", "none.st", "--debug")
+
+
+def test_a_mistake_of_ours_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr("finemorphs.cli._use.describe_model", broken)
+    result = run("info", "m.st")
+    assert result.exit_code == 1
+    assert "a mistake of ours" in result.stderr
+
+
+# --- whole processes ----------------------------------------------------------------------
+
+
+def program(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "finemorphs", *map(str, words)]
+
+
+def test_wrong_calls_end_with_2_and_help_and_version_with_0() -> None:
+    def end(*words: str) -> int:
+        return subprocess.run(program(*words), capture_output=True, check=False).returncode
+
+    assert end("--version") == 0
+    assert end("fit", "--no-such-option") == 2
+    assert end("bench", "--help") == 0
+
+
+def test_ctrl_c_saves_the_model_so_far(tmp_path: Path) -> None:
+    make_table(tmp_path / "t.csv", 400)
+    words = program("fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st")
+    slow = ["--tol", "0", "--max-iter", "1000000", "--engine", "reference"]
+    process = subprocess.Popen(
+        [*words, *slow],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(SOURCE)},
+    )
+    assert process.stdout is not None
+    line = ""
+    while "iteration" not in line:
+        line = process.stdout.readline()
+        assert line, process.stderr.read() if process.stderr else ""
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "Interrupted by the user." in output
+    assert "Traceback" not in errors
+    assert finemorphs.load(tmp_path / "m.st").n_iter_ >= 1
+
+
+def test_demo_runs_with_the_core_libraries_alone(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in ("matplotlib", "matplotlib.pyplot", "pyarrow", "plotly"):
+        monkeypatch.setitem(sys.modules, extra, None)
+    result = run("demo", "--out", "d")
+    assert result.exit_code == 0, result.output
+    assert {"rings-train.csv", "rings-test.csv", "rings.safetensors"} <= {
+        path.name for path in (cwd / "d").iterdir()
+    }
+    assert float(result.stdout.split()[-1]) > 0.9
