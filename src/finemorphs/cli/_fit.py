@@ -73,10 +73,9 @@ FIT_NAMES = [field.name for field in fields(FitOptions)]
 def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -> None:
     """Read, prepare, train, compare with ridge regression on held-out rows, save."""
     table = read_table(options.train)
-    table.require([*options.target, *options.drop])
-    table = _rows_with_target(table, options, screen)
-    train, test = _split(len(table), options.holdout)
-    recipe, notices = Recipe.learn(table.take(train), options.target, options.drop, options.missing)
+    known = _rows_with_target(table, options, screen)
+    train, test = _split(known, options.holdout)
+    recipe, notices = Recipe.learn(table, options.target, options.drop, options.missing, rows=train)
     _tell(options, table, recipe, notices, screen)
     X, y = recipe.apply(table), recipe.responses(table)
     estimator = FineMorphsRegressor(verbose=0 if screen.quiet else 1, **parameters)
@@ -89,39 +88,39 @@ def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -
         screen.columns(["", *SCORES], score_rows(options.target, compared))
         screen.say("")
     elif options.holdout:
-        screen.notice(f"{len(table)} rows are too few to hold some out, so there is no score")
+        screen.notice(f"{len(known)} rows are too few to hold some out, so there is no score")
     _save(estimator, recipe, options, len(train), compared, screen)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _rows_with_target(table: Table, options: FitOptions, screen: Screen) -> Table:
-    y = Recipe(tuple(options.target), ()).responses(table)
-    missing = np.isnan(y).any(axis=1)
+def _rows_with_target(table: Table, options: FitOptions, screen: Screen) -> Array:
+    """Places of the rows that have every target."""
+    missing = np.isnan(Recipe(tuple(options.target), ()).responses(table)).any(axis=1)
     if missing.any():
-        row = int(np.flatnonzero(missing)[0]) + 1
         if options.missing == "error":
+            row = int(np.flatnonzero(missing)[0]) + 1
             raise TableError(
                 f"{table.source}: {int(missing.sum())} rows have no value of "
                 f"{', '.join(map(repr, options.target))}, the first is row {row}; fill them, or "
                 "use --missing median, which leaves such rows out."
             )
         screen.notice(f"{int(missing.sum())} rows have no target and are left out")
-        table = table.take(np.flatnonzero(~missing))
-    if len(table) < _LEAST_ROWS:
+    known = np.flatnonzero(~missing)
+    if len(known) < _LEAST_ROWS:
         raise TableError(
-            f"{table.source} has {len(table)} rows with a target, and training needs "
+            f"{table.source} has {len(known)} rows with a target, and training needs "
             f"{_LEAST_ROWS}; give more rows."
         )
-    return table
+    return known
 
 
-def _split(n: int, share: float) -> tuple[Array, Array]:
+def _split(rows: Array, share: float) -> tuple[Array, Array]:
     """Rows to train on and rows held out, both in the order of the file."""
-    n_test = round(n * share)
-    if n_test < 2 or n - n_test < _LEAST_ROWS:
-        return np.arange(n), np.arange(0)
-    order = np.random.default_rng(_SPLIT_SEED).permutation(n)
+    n_test = round(len(rows) * share)
+    if n_test < 2 or len(rows) - n_test < _LEAST_ROWS:
+        return rows, rows[:0]
+    order = np.random.default_rng(_SPLIT_SEED).permutation(rows)
     return np.sort(order[n_test:]), np.sort(order[:n_test])
 
 

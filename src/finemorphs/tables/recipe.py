@@ -74,6 +74,7 @@ class Recipe:
         targets: Sequence[str],
         drop: Sequence[str] = (),
         missing: str = "median",
+        rows: Array | None = None,
     ) -> tuple[Recipe, list[str]]:
         """The recipe for a training table, and sentences about what was done.
 
@@ -85,9 +86,11 @@ class Recipe:
             Columns to leave out.
         missing : {"median", "error"}
             Whether missing numbers become medians or are refused.
+        rows : ndarray of int, optional
+            Places of the rows, from 0, that medians are taken of; all by default.
         """
         table.require([*targets, *drop])
-        learner = _Learner(table, missing)
+        learner = _Learner(table, missing, slice(None) if rows is None else rows)
         skipped = {*targets, *drop, *table.unnamed}
         learnt = [learner.learn(name) for name in table.columns if name not in skipped]
         columns = tuple(column for column in learnt if column is not None)
@@ -163,10 +166,10 @@ class Recipe:
 class _Learner:
     """Looks at one column after the other and notes what it decides."""
 
-    def __init__(self, table: Table, missing: str) -> None:
+    def __init__(self, table: Table, missing: str, rows: Array | slice) -> None:
         if missing not in MISSING:
             raise ValueError(f"missing={missing!r} is not known; choose 'median' or 'error'.")
-        self.table, self.missing = table, missing
+        self.table, self.missing, self.rows = table, missing, rows
         self.notices: list[str] = []
 
     def learn(self, name: str) -> NumberColumn | TextColumn | None:
@@ -179,7 +182,9 @@ class _Learner:
             why = "one value only" if len(present) else "no values"
             self.notices.append(f"left out: {name!r} ({why})")
             return None
-        median = _median(present)
+        chosen = values[self.rows]
+        chosen = chosen[~np.isnan(chosen)]
+        median = _median(chosen if len(chosen) else present)
         if missing.any():
             if self.missing == "error":
                 raise TableError(_missing_message(self.table, name, missing))

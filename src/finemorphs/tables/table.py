@@ -65,10 +65,6 @@ class Numbers:
     def __len__(self) -> int:
         return len(self._values)
 
-    def take(self, rows: Array) -> Numbers:
-        """Some of them."""
-        return Numbers(self._values[rows])
-
     def numbers(self) -> Array | None:
         """The numbers."""
         return self._values
@@ -109,17 +105,6 @@ class Table:
         if name not in self.columns:
             raise TableError(self._absent([name]))
         return self.columns[name]
-
-    def take(self, rows: Array) -> Table:
-        """Some rows, by their places from 0, numbered anew."""
-        columns: dict[str, Column] = {}
-        for name, column in self.columns.items():
-            if isinstance(column, Numbers):
-                columns[name] = column.take(rows)
-            else:
-                text = column.text()
-                columns[name] = Cells([text[i] for i in rows])
-        return Table(self.source, columns, 1, self.unnamed, self.notices)
 
     def require(self, names: list[str]) -> None:
         """Refuse the table if it lacks one of these columns, naming all that it lacks."""
