@@ -71,7 +71,8 @@ def sweep(path: str | os.PathLike[str]) -> None:
     """Remove what killed processes left beside a path while they wrote it."""
     path = Path(path)
     for aside in path.parent.glob(f".{glob.escape(path.name)}.*{_ASIDE}"):
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
 
 
 def _check_version(name: str, metadata: dict[str, str], version: int) -> None:

@@ -21,6 +21,7 @@ from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._parameters import check_parameters, generator
+from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
 from finemorphs.losses import Loss
 from finemorphs.objective import Objective
@@ -54,7 +55,9 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         """Train on checked data: X (n, d_X), responses (n, d_Y), weights (n,)."""
         engine, device = choose_engine(self.engine, self.device)
-        rng_subset, rng_start, rng_noise = generator(self.random_state).spawn(3)
+        data = {"X": X, "y": responses, "sample_weight": weights}
+        checkpoint, rng = open_checkpoint(self, data, generator(self.random_state))
+        rng_subset, rng_start, rng_noise = rng.spawn(3)
         rows = prepare(
             X,
             responses,
@@ -76,7 +79,8 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     f"Compiling the {engine.name} engine for this kernel and dimension; "
                     "it is kept on disk for the next time."
                 )
-            training = train(objective, theta, settings, [progress, *(self.callbacks or ())])
+            callbacks = [progress, *(self.callbacks or ())]
+            training = train(objective, theta, settings, callbacks, checkpoint)
             self._keep(sequence, engine, objective, rows, training)
 
     def _check_data(

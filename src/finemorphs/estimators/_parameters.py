@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -59,6 +60,13 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise ValueError(
             f"loss={loss!r} is not known; choose 'squared', 'huber', or a Loss of "
             "finemorphs.losses."
+        )
+    checkpoint = parameters["checkpoint"]
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise ValueError(f"checkpoint={checkpoint!r} is not a path; give one, or None.")
+    if parameters["resume"] and checkpoint is None:
+        raise ValueError(
+            "resume=True has no checkpoint to go on from; give checkpoint= the path of one."
         )
     callbacks = parameters["callbacks"]
     if callbacks is not None and not all(callable(c) for c in callbacks):

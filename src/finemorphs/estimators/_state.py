@@ -25,6 +25,9 @@ __all__ = ["VERSION", "describe", "restore"]
 
 VERSION = 1  # of the content; raised when older readers could not understand a file
 
+# Parameters of one machine: a loaded model must not write where its file says.
+_NOT_KEPT = {"callbacks", "checkpoint", "resume"}
+
 _FITTED = (
     "noise_",
     "objective_",
@@ -52,9 +55,10 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     arrays |= {f"history.{name}": column for name, column in estimator.history_.items()}
     tensors |= {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     names = getattr(estimator, "feature_names_in_", None)
+    parameters = estimator.get_params(deep=False)
     header = {
         "estimator": type(estimator).__name__,
-        "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
+        "parameters": {k: _plain(v) for k, v in parameters.items() if k not in _NOT_KEPT},
         "sequence": model.sequence.notation,
         "modules": [
             {"kind": type(m).__name__, **dataclasses.asdict(m)} for m in model.sequence.modules
@@ -75,7 +79,8 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> Any:
     """The fitted estimator of a class behind tensors and a header."""
-    estimator = kind(**header["parameters"])
+    parameters = header["parameters"]
+    estimator = kind(**{k: v for k, v in parameters.items() if k not in _NOT_KEPT})
     sequence = ModuleSequence(header["sequence"], [_restore_module(m) for m in header["modules"]])
     centers = tuple(tensors[f"centers.{i}"] for i in range(len(sequence.diffeos)))
     n_features, n_responses = header["fitted"]["n_features_in_"], len(tensors["y_mean"])

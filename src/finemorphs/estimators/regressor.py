@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -73,6 +74,13 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         Seconds after which training ends with what it has.
     warm_start : bool, default=False
         Begin the next ``fit`` where the last one ended, module by module where shapes agree.
+    checkpoint : path-like or None, default=None
+        A file for the state of training: written at the first iteration, every minute and every
+        round, whole or not at all. One fit, one file.
+    resume : bool, default=False
+        Go on from the checkpoint where there is one, to where a fit that was never stopped would
+        have come. Refused if the data or the options differ; ``max_time``, ``engine``,
+        ``device`` and what is only shown may.
     callbacks : list of callable or None, default=None
         Called with a :class:`~finemorphs.training.Record` at each iteration; True ends training.
     random_state : int, RandomState, Generator or None, default=None
@@ -138,6 +146,8 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         dtype: str = "float32",
         max_time: float | None = None,
         warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
         callbacks: Sequence[Callback] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
@@ -165,6 +175,8 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         self.dtype = dtype
         self.max_time = max_time
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.resume = resume
         self.callbacks = callbacks
         self.random_state = random_state
         self.verbose = verbose

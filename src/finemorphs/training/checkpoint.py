@@ -65,8 +65,8 @@ class Checkpoint:
         self._n_begun = 0
         self._next_write = 0.0
         self._failed = False
+        storage.sweep(self.path)
         if self.path.exists():
-            storage.sweep(self.path)
             tensors, header = self._read()
             if resume:
                 self._take(tensors, header)
