@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ class FineMorphsClassifier(ClassifierMixin, BaseFineMorphs):
     ----------------
     sequence, dims, dummy_dims, output_dims, kernel, kernel_order, kernel_width, n_steps, ridge, \
 inner_affine, subset_size, subset_method, optimizer, max_iter, tol, memory, engine, device, dtype, \
-max_time, warm_start, callbacks, random_state, verbose
+max_time, warm_start, checkpoint, resume, callbacks, random_state, verbose
         As in :class:`FineMorphsRegressor`.
 
     Attributes
@@ -89,6 +90,8 @@ model_, n_features_in_, feature_names_in_
         dtype: str = "float32",
         max_time: float | None = None,
         warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
         callbacks: Sequence[Callback] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
@@ -116,6 +119,8 @@ model_, n_features_in_, feature_names_in_
         self.dtype = dtype
         self.max_time = max_time
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.resume = resume
         self.callbacks = callbacks
         self.random_state = random_state
         self.verbose = verbose
