@@ -12,6 +12,7 @@ __all__ = [
     "EngineError",
     "FineMorphsError",
     "ModelFileError",
+    "NotInvertibleError",
     "SequenceError",
     "TableError",
 ]
@@ -27,6 +28,10 @@ class SequenceError(FineMorphsError, ValueError):
 
 class DimensionError(FineMorphsError, ValueError):
     """Two neighbouring modules disagree about the dimension between them."""
+
+
+class NotInvertibleError(FineMorphsError, ValueError):
+    """A module cannot be inverted at the states that were given; the message names it."""
 
 
 class EngineError(FineMorphsError, RuntimeError):

@@ -379,8 +379,8 @@ class ModuleSequence:
         states: list[Tensor],
         costates: Tensor,
         sums: Tensor,
-    ) -> None:
-        """Pull the costates of other rows back through their trajectory; adds to the sums.
+    ) -> Tensor:
+        """Pull the costates of other rows back to their inputs; adds to the sums.
 
         ``inputs`` enter the modules, ``states`` are what :meth:`trajectory` gave.
         """
@@ -394,6 +394,7 @@ class ModuleSequence:
                 )
             elif isinstance(module, Affine):
                 costates = module.pull_back(part, entering, costates, share)
+        return costates
 
     def inputs(self, x: Tensor, states: list[Tensor]) -> list[Tensor]:
         """The rows (n, d) that enter each module, given x and the states behind each."""

@@ -19,11 +19,13 @@ from finemorphs import storage
 from finemorphs._typing import Array, ArrayLike, Tensor
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
+from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._parameters import check_parameters, generator
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
 from finemorphs.losses import Loss
+from finemorphs.modules import Diffeo
 from finemorphs.objective import Objective
 from finemorphs.sequence import ModuleSequence
 from finemorphs.training import Progress, Settings, Training, as_table, train
@@ -33,7 +35,7 @@ __all__ = ["BaseFineMorphs"]
 _MIN_ROWS = 5
 
 
-class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A sequence of modules with scikit-learn's interface, whatever its loss."""
 
     # --- what a subclass says -------------------------------------------------------------
@@ -163,7 +165,8 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows: TrainingRows,
         training: Training,
     ) -> None:
-        centers = sequence.centers(engine, training.theta, objective.controls.inputs)
+        steps = sequence.forward(engine, training.theta, objective.controls.inputs)
+        centers = sequence.paths(steps)
         self.model_ = Model(
             sequence,
             training.theta.cpu(),
@@ -174,6 +177,17 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.sequence_ = sequence.notation
         self.noise_ = training.sigma
         self.objective_ = training.evaluation.value
+        self.distance_ = {
+            module.name: float(step.cost)
+            for module, step in zip(sequence.modules, steps, strict=True)
+            if isinstance(module, Diffeo)
+        }
+        self.stationarity_ = {
+            module.name: float(part.norm())
+            for module, part in zip(
+                sequence.modules, sequence.split(training.evaluation.gradient), strict=True
+            )
+        }
         self.n_iter_ = len(training.records)
         self.n_evaluations_ = training.n_evaluations
         self.history_ = as_table(training.records)
@@ -191,31 +205,7 @@ class BaseFineMorphs(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # --- use ------------------------------------------------------------------------------
 
-    def transform(self, X: ArrayLike) -> Array:
-        """States that leave the last D module, of shape (n_samples, d)."""
-        X, engine, device = self._ready(X)
-        if not self.model_.sequence.diffeos:
-            raise ValueError(
-                f"the sequence {self.sequence_!r} has no D module whose states could be given; "
-                "use a sequence such as 'ADA'."
-            )
-        return self.model_.transform(X, engine, device)
-
-    def trajectory(self, X: ArrayLike) -> list[tuple[str, float, Array]]:
-        """Every state on the way: a list of (name of the module, time, array (n_samples, d)).
-
-        The first entry is ("X", 0.0, the standardised, padded rows). An A module has one entry,
-        at time 1; a D module one for each of the times 0, 1/T, .., 1.
-        """
-        X, engine, device = self._ready(X)
-        return self.model_.trajectory(X, engine, device)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that :func:`finemorphs.load` reads; no pickle."""
         check_is_fitted(self)
         storage.write(path, *describe(self), VERSION)
-
-    def _ready(self, X: ArrayLike) -> tuple[Array, Engine, torch.device]:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return X, *choose_engine(self.engine, self.device)

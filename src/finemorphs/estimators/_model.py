@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from finemorphs import geometry
 from finemorphs._typing import Array, Tensor
-from finemorphs.engines import Engine
+from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import Scaling
 from finemorphs.modules import Diffeo
 from finemorphs.sequence import ModuleSequence
@@ -67,6 +68,50 @@ class Model:
             else:
                 result.append((module.name, 1.0, states))
         return result
+
+    def inverse_transform(self, states: Array, exact: bool, least_norm: bool) -> Array:
+        """Inputs (n, d_X) in their own units of states that leave the last D module."""
+        engine, theta, centers = self._double()
+        n_inputs = len(self.x_scaling.mean)
+        rows = [
+            geometry.invert(
+                self.sequence,
+                engine,
+                theta,
+                centers,
+                chunk,
+                n_inputs,
+                exact=exact,
+                least_norm=least_norm,
+            )
+            for chunk in torch.from_numpy(states).split(_ROWS_AT_ONCE)
+        ]
+        return self.x_scaling.undo(torch.cat(rows).numpy())
+
+    def jacobian(self, table: Array) -> Array:
+        """Derivatives (n, d_Y, d_X) of the responses by the inputs, in their own units."""
+        engine, theta, centers = self._double()
+        n_inputs, n_responses = len(self.x_scaling.mean), len(self.y_scaling.mean)
+        slopes = [
+            geometry.jacobian(self.sequence, engine, theta, centers, chunk, n_responses)
+            for chunk in torch.from_numpy(self._pad(table)).split(_ROWS_AT_ONCE)
+        ]
+        inner = torch.cat(slopes).numpy()[:, :, :n_inputs]
+        return inner * self.y_scaling.scale[:, None] / self.x_scaling.scale
+
+    def log_determinants(self, table: Array) -> Array:
+        """log |det d phi_q| (n, m) of the D modules at the states of the rows."""
+        engine, theta, centers = self._double()
+        values = [
+            geometry.log_determinants(self.sequence, engine, theta, centers, chunk)
+            for chunk in torch.from_numpy(self._pad(table)).split(_ROWS_AT_ONCE)
+        ]
+        return torch.cat(values).numpy()
+
+    def _double(self) -> tuple[Engine, Tensor, list[Tensor]]:
+        """The CPU's engine, the parameters and the centers in double precision."""
+        engine, _ = choose_engine("cpu", "cpu")
+        return engine, self.theta.double(), [c.double() for c in self.centers]
 
     def _walk(self, table: Array, engine: Engine, device: torch.device) -> Iterator[list[Array]]:
         """States behind each module, some rows at a time: memory does not grow with the table.

@@ -38,7 +38,7 @@ _FITTED = (
     "n_features_in_",
 )
 # Of some estimators only, or unknown to older files.
-_OPTIONAL = ("_n_response_axes",)
+_OPTIONAL = ("_n_response_axes", "distance_", "stationarity_")
 
 
 def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:

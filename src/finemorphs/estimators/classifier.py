@@ -50,8 +50,8 @@ max_time, warm_start, checkpoint, resume, callbacks, random_state, verbose
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, in the order of the columns of :meth:`predict_proba`.
-    sequence_, noise_, objective_, n_iter_, n_evaluations_, history_, converged_, status_, \
-model_, n_features_in_, feature_names_in_
+    sequence_, noise_, objective_, distance_, stationarity_, n_iter_, n_evaluations_, history_, \
+converged_, status_, model_, n_features_in_, feature_names_in_
         As in :class:`FineMorphsRegressor`; the column ``rmse`` of ``history_`` is the root of
         the mean loss.
 

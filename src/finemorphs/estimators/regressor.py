@@ -98,6 +98,11 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         The noise level at the end of training.
     objective_ : float
         The objective at the end of training.
+    distance_ : dict of float
+        The deformation cost d_V(id, phi_q)^2 of each D module, by its name.
+    stationarity_ : dict of float
+        The norm of the gradient of the objective by the parameters of each module, by its name,
+        where training ended; the maximum principle asks for 0.
     n_iter_, n_evaluations_ : int
         Iterations, and evaluations of objective and gradient.
     history_ : dict of ndarray

@@ -20,6 +20,7 @@ import torch
 
 from finemorphs._typing import Array, Tensor
 from finemorphs.engines import Engine
+from finemorphs.exceptions import NotInvertibleError
 from finemorphs.modules._base import Backward, Forward
 
 __all__ = ["Affine"]
@@ -27,6 +28,7 @@ __all__ = ["Affine"]
 # Relative to the mean of the diagonal: keeps B invertible with lambda = 0 and collinear columns.
 _JITTER = 1e-10
 _ROWS_AT_ONCE = 2**13  # in double precision
+_SINGULAR = 1e-7  # least singular value, relative to the largest, that counts as a dimension
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,26 @@ class Affine:
         """The flat vector gradient B^-1, given the Cholesky factor of B."""
         table = gradient.view(self.d_out, self.d_in + 1).double()
         return torch.cholesky_solve(table.T, factor).T.to(gradient.dtype).reshape(-1)
+
+    def inverse(
+        self, theta: Tensor, z: Tensor, n_free: int | None = None, least_norm: bool = False
+    ) -> Tensor:
+        """The rows x (n, d_in) with M x + b = z, or nearest to it where M gains dimensions.
+
+        ``n_free`` is the number of leading entries of x that are not known to be 0. Where M
+        loses some of them, ``least_norm`` gives the shortest x of many.
+        """
+        matrix, offset = self.views(theta)
+        free = matrix[:, : self.d_in if n_free is None else n_free]
+        values = torch.linalg.svdvals(free)
+        rank = int((values > _SINGULAR * values.max()).sum())
+        if rank < free.shape[1] and not least_norm:
+            raise NotInvertibleError(
+                f"{self.name} cannot be inverted: it takes {free.shape[1]} dimensions to {rank}; "
+                "ask for the shortest of the preimages with preimage='least-norm'."
+            )
+        x = (z - offset) @ torch.linalg.pinv(free, rtol=_SINGULAR).T
+        return torch.nn.functional.pad(x, (0, self.d_in - free.shape[1]))
 
     def _excess(self, theta: Tensor) -> Tensor:
         """M - C."""

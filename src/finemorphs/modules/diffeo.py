@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finemorphs import flow
+from finemorphs import flow, inverse
 from finemorphs._typing import Array, Tensor
 from finemorphs.engines import Engine
+from finemorphs.exceptions import NotInvertibleError
 from finemorphs.kernels import Kernel
 from finemorphs.modules._base import Backward, Forward
 
 __all__ = ["Diffeo"]
+
+_NUMBERS_AT_ONCE = 2**22  # pairs of rows and control points held in memory
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,24 @@ class Diffeo:
             costates,
             self._load(sums),
         )
+
+    def inverse(
+        self, engine: Engine, theta: Tensor, centers: Tensor, z: Tensor, exact: bool = True
+    ) -> Tensor:
+        """The rows that enter where z leaves; not exact: by the flow run backwards."""
+        solve = inverse.invert if exact else inverse.reverse
+        try:
+            return solve(engine, self.kernel, z, centers, self.controls(theta))
+        except ArithmeticError as error:
+            raise NotInvertibleError(
+                f"{self.name} cannot be inverted at these states: {error}; fit with more than "
+                f"{self.n_steps} steps, or ask for method='reverse'."
+            ) from error
+
+    def log_determinants(self, theta: Tensor, centers: Tensor, states: Tensor) -> Tensor:
+        """log |det d phi| for rows (n) whose states (T + 1, n, d) are given."""
+        at_once = max(1, _NUMBERS_AT_ONCE // max(self.n_controls, self.dim**2))
+        return inverse.log_determinants(self.kernel, states, centers, self.controls(theta), at_once)
 
     def _load(self, sums: Tensor) -> flow.Load:
         """The sums of other rows by their names."""
