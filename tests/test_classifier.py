@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 import finemorphs
-from finemorphs import FineMorphsClassifier
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.datasets import make_tori
 
 X, Y = load_iris(return_X_y=True)
@@ -88,6 +88,13 @@ def test_a_file_keeps_the_labels(labels: np.ndarray, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.classes_, model.classes_)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_parameters_are_those_of_the_regressor() -> None:
+    ours, theirs = FineMorphsClassifier().get_params(), FineMorphsRegressor().get_params()
+    of_responses = {"loss"}
+    assert ours.keys() - {"class_weight"} == theirs.keys() - of_responses
+    assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == {"noise"}
 
 
 def test_callbacks_see_the_loss_fall() -> None:
