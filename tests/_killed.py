@@ -37,7 +37,6 @@ class SlowFile:
 
     def __init__(self, file):
         self.file = file
-        self.seek = file.seek
 
     def write(self, content):
         half = len(content) // 2

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import finemorphs
-from finemorphs import FineMorphsRegressor
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.cli import _use
 from finemorphs.cli._app import make_app
 from finemorphs.cli._options import EstimatorOption, estimator_options
@@ -130,7 +130,7 @@ def test_evaluate_prints_the_errors(fitted: Path) -> None:
     table = read_table(fitted / "train.csv")
     recipe = Recipe.from_json(model.notes_["recipe"])
     X = pd.DataFrame(recipe.apply(table), columns=recipe.features)
-    r2 = model.score(X, recipe.responses(table)[:, 0])
+    r2 = model.score(X, recipe.responses(table)[0][:, 0])
     assert result.stdout.splitlines()[-1].split()[-1] == f"{r2:.4g}"
     assert "errors on" not in result.stdout
 
@@ -157,13 +157,33 @@ def test_quiet_says_nothing(cwd: Path) -> None:
     assert (cwd / "m.st").is_file()
 
 
+def test_a_target_of_text_makes_classes(cwd: Path) -> None:
+    labels = ["yes" if i % 3 else "no" for i in range(59)] + [""]
+    make_table(cwd / "t.csv", 60, label=labels, x=[f"{i % 3}" for i in range(60)])
+    call = ["fit", "t.csv", "--target", "label", "--drop", "id", "--out", "m.st", *FAST]
+    result = run(*call)
+    assert result.exit_code == 0, result.output
+    assert "its values are classes" in result.stdout
+    assert "label, logistic regression" in result.stdout
+    assert "1 rows have no target" in result.stdout
+    run("predict", "m.st", "t.csv", "--out", "p.csv")
+    table = read_table("p.csv")
+    assert set(table["predicted_label"].text()) <= {"yes", "no"}
+    chances = [table[f"probability_{label}"].numbers() for label in ("no", "yes")]
+    np.testing.assert_allclose(chances[0] + chances[1], 1)
+    assert "accuracy" in run("evaluate", "m.st", "t.csv").stdout
+    (cwd / "new.csv").write_text("a,b,y,x,label\n1,1,1,1,maybe\n")
+    assert "class 'maybe' was not there in training" in failed("evaluate", "m.st", "new.csv")
+    assert "--loss is no option for a target of classes" in failed(*call, "--loss", "huber")
+
+
 # --- options ------------------------------------------------------------------------------
 
 
 def test_every_parameter_of_the_estimator_is_an_option() -> None:
     hidden = {"callbacks", "verbose", "warm_start"}
-    parameters = set(inspect.signature(FineMorphsRegressor).parameters) - hidden
-    assert parameters - set(estimator_options()) <= {"checkpoint", "resume"}
+    for kind in (FineMorphsRegressor, FineMorphsClassifier):
+        assert set(inspect.signature(kind).parameters) - hidden <= set(estimator_options())
     text = run("fit", "--help").stdout
     assert "--kernel-width" in text
     assert all(option.help for option in estimator_options().values() if option.name != "dtype")
@@ -245,7 +265,9 @@ def test_mistakes_get_a_sentence(cwd: Path, fitted: Path) -> None:
     (cwd / "empty.csv").write_text("")
     assert "empty.csv is empty" in failed("fit", "empty.csv", "--target", "y", *call)
     assert "no file at none.csv" in failed("fit", "none.csv", "--target", "y", *call)
-    assert "has 'name 0' in row 1" in failed("fit", table, "--target", "text", *call)
+    assert "is text with 60 different" in failed("fit", table, "--target", "text", *call)
+    two = ["--target", "y", "--target", "text"]
+    assert "has 'name 0' in row 1" in failed("fit", table, *two, *call)
     assert "cannot be written there" in failed("fit", table, "--target", "y", "--out", "no/m.st")
     model = fitted / "m.st"
     (cwd / "cut.st").write_bytes(model.read_bytes()[:-100])
@@ -323,8 +345,8 @@ def test_wrong_calls_end_with_2_and_help_and_version_with_0() -> None:
     assert "evaluate" in done.stdout
 
 
-def test_ctrl_c_saves_the_model_so_far(tmp_path: Path) -> None:
-    make_table(tmp_path / "t.csv", 400)
+def test_ctrl_c_saves_the_model_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_table(tmp_path / "t.csv", 80)
     words = program("fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st")
     slow = ["--tol", "0", "--max-iter", "1000000", "--engine", "reference"]
     process = subprocess.Popen(
@@ -345,7 +367,16 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert "Interrupted by the user." in output
     assert "Traceback" not in errors
-    assert finemorphs.load(tmp_path / "m.st").n_iter_ >= 1
+    reached = finemorphs.load(tmp_path / "m.st").n_iter_
+    assert reached >= 1
+    assert "the same call with --resume goes on" in output
+    monkeypatch.chdir(tmp_path)
+    call = [*words[3:], *slow[:2], "--max-iter", "3", "--engine", "reference"]
+    assert "of a training that was not finished" in failed(*call)
+    assert "max_iter" in failed(*call, "--resume")
+    os.remove("m.st.checkpoint")
+    assert run(*call).exit_code == 0
+    assert not Path("m.st.checkpoint").exists()
 
 
 def test_demo_needs_no_extra(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def make_app(with_fit_options: bool = True) -> typer.Typer:
     )
     app.callback()(_program)
     app.command("fit")(_with_estimator_options(fit) if with_fit_options else command(fit))
-    for function in (predict, evaluate, info, demo):
+    for function in (predict, evaluate, info, report, demo):
         app.command()(command(function))
     app.command(
         context_settings={
@@ -150,6 +150,18 @@ def info(screen: Screen, model: Model) -> None:
     from finemorphs.cli._use import describe_model
 
     describe_model(model, screen)
+
+
+def report(
+    screen: Screen,
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Page to write.")] = Path("report.html"),
+) -> None:
+    """Write a page that shows the model at work on a table."""
+    from finemorphs.cli._look import report_file
+
+    report_file(model, data, out, screen)
 
 
 def demo(

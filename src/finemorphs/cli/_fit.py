@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import os
 import signal
@@ -17,16 +18,17 @@ import typer
 
 from finemorphs._typing import Array
 from finemorphs.cli._command import INTERRUPTED
-from finemorphs.cli._models import predictions
-from finemorphs.cli._scores import SCORES, ridge_predictions, score_rows, scores
+from finemorphs.cli._models import outputs
+from finemorphs.cli._scores import Scores, linear_model, score_table, scores
 from finemorphs.cli._screen import Screen
-from finemorphs.estimators import FineMorphsRegressor
+from finemorphs.estimators import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.exceptions import TableError
 from finemorphs.tables import Recipe, Table, read_table
 
 __all__ = ["FitOptions", "fit_table"]
 
 _LEAST_ROWS = 5
+_MOST_CLASSES = 20
 _SPLIT_SEED = 0
 
 
@@ -71,32 +73,63 @@ FIT_NAMES = [field.name for field in fields(FitOptions)]
 
 
 def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -> None:
-    """Read, prepare, train, compare with ridge regression on held-out rows, save."""
+    """Read, prepare, train, compare with a linear model on held-out rows, save."""
     table = read_table(options.train)
-    known = _rows_with_target(table, options, screen)
-    train, test = _split(known, options.holdout)
-    recipe, notices = Recipe.learn(table, options.target, options.drop, options.missing, rows=train)
+    table.require([*options.target, *options.drop])
+    recipe, notices = Recipe.learn(table, options.target, options.drop, options.missing)
+    y, known = recipe.responses(table)
+    _check_targets(table, y[known], ~known, options, screen)
+    train, test = _split(np.flatnonzero(known), options.holdout)
+    recipe = recipe.with_medians(table, train)
     _tell(options, table, recipe, notices, screen)
-    X, y = recipe.apply(table), recipe.responses(table)
-    estimator = FineMorphsRegressor(verbose=0 if screen.quiet else 1, **parameters)
+    X = recipe.apply(table)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    estimator, checkpoint = _estimator(recipe, options, parameters, screen)
     with _interrupts() as interrupted:
-        estimator.fit(X[train], y[train, 0] if y.shape[1] == 1 else y[train])
+        estimator.fit(X[train], y[train])
     screen.say(estimator.status_)
-    compared = _compare(estimator, X, y, train, test) if len(test) else []
-    if compared:
+    compared: dict[str, Scores] = {}
+    if len(test):
+        compared = _compare(estimator, X, y, train, test)
         screen.say(f"\nerrors on {len(test)} rows held out of training")
-        screen.columns(["", *SCORES], score_rows(options.target, compared))
+        screen.columns(*score_table(options.target, compared))
         screen.say("")
     elif options.holdout:
-        screen.notice(f"{len(known)} rows are too few to hold some out, so there is no score")
+        screen.notice(f"{len(train)} rows are too few to hold some out, so there is no score")
     _save(estimator, recipe, options, len(train), compared, screen)
     if interrupted:
+        screen.say("training was interrupted; the same call with --resume goes on")
         raise typer.Exit(INTERRUPTED)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
 
 
-def _rows_with_target(table: Table, options: FitOptions, screen: Screen) -> Array:
-    """Places of the rows that have every target."""
-    missing = np.isnan(Recipe(tuple(options.target), ()).responses(table)).any(axis=1)
+def _estimator(
+    recipe: Recipe, options: FitOptions, parameters: dict[str, Any], screen: Screen
+) -> tuple[Any, Path | None]:
+    """The estimator for numbers or classes, and its checkpoint, by default beside the model."""
+    kind = FineMorphsClassifier if recipe.classes else FineMorphsRegressor
+    known = inspect.signature(kind).parameters
+    for name in parameters:
+        if name not in known:
+            what = "classes" if recipe.classes else "numbers"
+            raise ValueError(
+                f"--{name.replace('_', '-')} is no option for a target of {what}; leave it out."
+            )
+    place = parameters.get("checkpoint", f"{options.out}.checkpoint")
+    checkpoint = None if place is None else Path(place)
+    if checkpoint is not None and checkpoint.exists() and not parameters.get("resume"):
+        raise ValueError(
+            f"{checkpoint} holds the state of a training that was not finished; go on from it "
+            "with --resume, or delete it to begin anew."
+        )
+    settings = {**parameters, "checkpoint": place, "verbose": 0 if screen.quiet else 1}
+    return kind(**settings), checkpoint
+
+
+def _check_targets(
+    table: Table, y: Array, missing: Array, options: FitOptions, screen: Screen
+) -> None:
     if missing.any():
         if options.missing == "error":
             row = int(np.flatnonzero(missing)[0]) + 1
@@ -106,13 +139,17 @@ def _rows_with_target(table: Table, options: FitOptions, screen: Screen) -> Arra
                 "use --missing median, which leaves such rows out."
             )
         screen.notice(f"{int(missing.sum())} rows have no target and are left out")
-    known = np.flatnonzero(~missing)
-    if len(known) < _LEAST_ROWS:
+    if len(y) < _LEAST_ROWS:
         raise TableError(
-            f"{table.source} has {len(known)} rows with a target, and training needs "
+            f"{table.source} has {len(y)} rows with a target, and training needs "
             f"{_LEAST_ROWS}; give more rows."
         )
-    return known
+    if y.ndim == 1 and len(np.unique(y)) > _MOST_CLASSES:
+        raise TableError(
+            f"{table.source}: the target {options.target[0]!r} is text with {len(np.unique(y))} "
+            f"different values (such as {y[-1][:40]!r}); classes may be {_MOST_CLASSES}, and "
+            "numbers must be numbers in every row."
+        )
 
 
 def _split(rows: Array, share: float) -> tuple[Array, Array]:
@@ -130,27 +167,30 @@ def _tell(
     screen.say(
         f"{options.train.name}: {len(table)} rows, {len(table.columns)} columns; "
         f"{len(recipe.columns)} of them predict {', '.join(options.target)}"
+        + (", which is text: its values are classes" if recipe.classes else "")
     )
     for notice in (*table.notices, *notices):
         screen.notice(notice)
 
 
-def _compare(
-    estimator: FineMorphsRegressor, X: Array, y: Array, train: Array, test: Array
-) -> list[tuple[str, list[dict[str, float]]]]:
-    ridge = ridge_predictions(X[train], y[train], X[test])
-    return [
-        ("finemorphs", scores(y[test], predictions(estimator, X[test]))),
-        ("ridge regression", scores(y[test], ridge)),
-    ]
+def _compare(estimator: Any, X: Array, y: Array, train: Array, test: Array) -> dict[str, Scores]:
+    """Scores on the held-out rows, beside those of a linear model."""
+    classes = getattr(estimator, "classes_", None)
+    linear = linear_model(classes is not None).fit(X[train], y[train])
+    observed = y[test] if classes is not None else y[test].reshape(len(test), -1)
+    name = "ridge regression" if classes is None else "logistic regression"
+    return {
+        model: scores(observed, outputs(predictor, X[test]), classes)
+        for model, predictor in (("finemorphs", estimator), (name, linear))
+    }
 
 
 def _save(
-    estimator: FineMorphsRegressor,
+    estimator: Any,
     recipe: Recipe,
     options: FitOptions,
     n_train: int,
-    compared: list[tuple[str, list[dict[str, float]]]],
+    compared: dict[str, Scores],
     screen: Screen,
 ) -> None:
     estimator.feature_names_in_ = np.array(recipe.features, dtype=object)
@@ -158,19 +198,16 @@ def _save(
         "recipe": recipe.to_json(),
         "file": options.train.name,
         "rows": n_train,
-        "scores": _finite(compared),
+        "scores": {name: _finite(values) for name, values in compared.items()},
     }
     estimator.save(options.out)
     size = options.out.stat().st_size / 1e6
     screen.say(f"saved {options.out} ({size:.2g} MB), trained on {n_train} rows")
 
 
-def _finite(compared: list[tuple[str, list[dict[str, float]]]]) -> dict[str, Any]:
+def _finite(values: Scores) -> list[dict[str, float | None]]:
     """Scores as JSON takes them: None for what is not finite."""
-    return {
-        name: [{k: v if math.isfinite(v) else None for k, v in s.items()} for s in values]
-        for name, values in compared
-    }
+    return [{k: v if math.isfinite(v) else None for k, v in score.items()} for score in values]
 
 
 @contextlib.contextmanager

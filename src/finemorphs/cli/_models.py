@@ -1,9 +1,11 @@
-"""Model files with the recipe of their columns, and predictions from tables."""
+"""Model files with the recipe of their columns, and what models say about rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+from sklearn.base import is_classifier
 
 from finemorphs._typing import Array
 from finemorphs.exceptions import ModelFileError
@@ -11,7 +13,7 @@ from finemorphs.persistence import load
 from finemorphs.tables import Recipe
 from finemorphs.tables.recipe import NumberColumn
 
-__all__ = ["load_model", "predictions"]
+__all__ = ["load_model", "output_columns", "outputs"]
 
 
 def load_model(path: Path) -> tuple[Any, Recipe]:
@@ -36,10 +38,23 @@ def load_model(path: Path) -> tuple[Any, Recipe]:
             "cannot be matched to it; fit it to a data frame, or with finemorphs fit."
         )
     columns = tuple(NumberColumn(str(name), float("nan")) for name in names)
-    return estimator, Recipe(("y",), columns, missing="error")
+    return estimator, Recipe(("y",), columns, "error", classes=is_classifier(estimator))
 
 
-def predictions(estimator: Any, X: Array) -> Array:
-    """Responses (n, d_Y), also where there is one."""
-    responses: Array = estimator.predict(X)
-    return responses.reshape(len(X), -1)
+def outputs(estimator: Any, X: Array) -> Array:
+    """Predicted numbers (n, d_Y), or the probabilities (n, n_classes) of a classifier."""
+    classes = is_classifier(estimator)
+    values: Array = estimator.predict_proba(X) if classes else estimator.predict(X)
+    return values.reshape(len(X), -1)
+
+
+def output_columns(estimator: Any, recipe: Recipe, values: Array) -> dict[str, Array]:
+    """What :func:`outputs` gave, as columns of a table."""
+    if not recipe.classes:
+        names = [f"predicted_{target}" for target in recipe.targets]
+        return dict(zip(names, values.T, strict=True))
+    (target,) = recipe.targets
+    columns = {f"predicted_{target}": estimator.classes_[values.argmax(1)]}
+    for label, column in zip(estimator.classes_, values.T, strict=True):
+        columns[f"probability_{label}"] = column
+    return columns

@@ -1,7 +1,7 @@
-"""The estimator's parameters as options of the command line, read off its signature.
+"""The estimators' parameters as options of the command line, read off their signatures.
 
 ``kernel_width : float, list of float, ...`` becomes ``--kernel-width 0.5`` or
-``--kernel-width 0.2,0.4``. What the signature gains, the command line gains.
+``--kernel-width 0.2,0.4``. What a signature gains, the command line gains.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 from rich.markup import escape
 
-from finemorphs.estimators import FineMorphsRegressor
+from finemorphs.estimators import FineMorphsClassifier, FineMorphsRegressor
 
 __all__ = ["EstimatorOption", "estimator_options", "option_parameters"]
 
 # What a single call of a program has no use for, or says in its own way.
-_HIDDEN = {"callbacks", "checkpoint", "resume", "verbose", "warm_start"}
+_HIDDEN = {"callbacks", "verbose", "warm_start"}
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,16 @@ class EstimatorOption:
 
 
 def estimator_options() -> dict[str, EstimatorOption]:
-    """Every parameter of the estimator that a command line can set."""
-    hints = get_type_hints(FineMorphsRegressor.__init__)
-    texts = _described(inspect.getdoc(FineMorphsRegressor) or "")
-    return {
-        name: EstimatorOption(name, _kinds(hints[name]), parameter.default, texts.get(name, ""))
-        for name, parameter in inspect.signature(FineMorphsRegressor).parameters.items()
-        if name not in _HIDDEN
-    }
+    """Every parameter of the regressor, or of the classifier alone, that a call can set."""
+    options: dict[str, EstimatorOption] = {}
+    for kind in (FineMorphsRegressor, FineMorphsClassifier):
+        hints = get_type_hints(kind.__init__)
+        texts = _described(inspect.getdoc(kind) or "")
+        for name, parameter in inspect.signature(kind).parameters.items():
+            if name not in _HIDDEN and name not in options:
+                kinds, text = _kinds(hints[name]), texts.get(name, "")
+                options[name] = EstimatorOption(name, kinds, parameter.default, text)
+    return options
 
 
 def option_parameters() -> list[inspect.Parameter]:

@@ -1,24 +1,34 @@
-"""Errors of predictions, and ridge regression to compare them with."""
+"""Errors of predictions, and a linear model to compare them with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from finemorphs._typing import Array
+from finemorphs.exceptions import TableError
 
-__all__ = ["SCORES", "ridge_predictions", "score_rows", "scores"]
+__all__ = ["Scores", "linear_model", "score_table", "scores"]
 
-SCORES = ("RMSE", "MAE", "R2")
+Scores = list[dict[str, float]]  # one for each target
 
 
-def scores(observed: Array, predicted: Array) -> list[dict[str, float]]:
-    """RMSE, MAE and R2 of each response."""
+def scores(observed: Array, predicted: Array, classes: Array | None = None) -> Scores:
+    """RMSE, MAE and R2 of each response (n, d_Y); of classes (n,) the accuracy and the log loss."""
+    if classes is not None:
+        _check_known(observed, classes)
+        return [
+            {
+                "accuracy": float((classes[predicted.argmax(1)] == observed).mean()),
+                "log loss": float(log_loss(observed, predicted, labels=classes)),
+            }
+        ]
     return [
         {
             "RMSE": float(root_mean_squared_error(y, p)),
@@ -29,19 +39,28 @@ def scores(observed: Array, predicted: Array) -> list[dict[str, float]]:
     ]
 
 
-def score_rows(
-    targets: Sequence[str], named: Sequence[tuple[str, list[dict[str, float]]]]
-) -> list[list[str]]:
-    """One line for each response and model: names, then the scores as text."""
-    return [
-        [f"{target}, {name}" if name else target, *(f"{values[i][s]:.4g}" for s in SCORES)]
+def score_table(
+    targets: Sequence[str], named: Mapping[str, Scores]
+) -> tuple[list[str], list[list[str]]]:
+    """A header, and one line for each target and model: names, then the scores as text."""
+    rows = [
+        [f"{target}, {name}" if name else target, *(f"{v:.4g}" for v in values[i].values())]
         for i, target in enumerate(targets)
-        for name, values in named
+        for name, values in named.items()
     ]
+    first = next(iter(named.values()))[0]
+    return ["", *first], rows
 
 
-def ridge_predictions(X: Array, y: Array, X_new: Array) -> Array:
-    """Ridge regression on standardised columns, its weight chosen by leave-one-out errors."""
-    ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-3, 3, 13)))
-    predicted: Array = ridge.fit(X, y).predict(X_new)
-    return predicted.reshape(len(X_new), -1)
+def linear_model(classes: bool) -> Any:
+    """Ridge regression, its weight chosen by leave-one-out errors, or logistic regression."""
+    model = LogisticRegression() if classes else RidgeCV(alphas=np.logspace(-3, 3, 13))
+    return make_pipeline(StandardScaler(), model)
+
+
+def _check_known(labels: Array, classes: Array) -> None:
+    unknown = sorted(set(labels.tolist()) - set(classes.tolist()))
+    if unknown:
+        raise TableError(
+            f"the class {unknown[0]!r} was not there in training; leave its rows out, or fit again."
+        )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from finemorphs.cli._models import load_model, predictions
-from finemorphs.cli._scores import SCORES, score_rows, scores
+from finemorphs.cli._models import load_model, output_columns, outputs
+from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
 from finemorphs.exceptions import TableError
 from finemorphs.persistence import load
@@ -20,14 +20,14 @@ __all__ = ["describe_model", "evaluate_file", "predict_file"]
 def predict_file(model: Path, data: Path, out: Path, screen: Screen) -> None:
     """Write the table again with predictions behind its columns, some rows at a time."""
     estimator, recipe = load_model(model)
-    names = [f"predicted_{target}" for target in recipe.targets]
     n_rows, new = 0, set()
+    names: list[str] = []
     with Writer(out) as writer:
         for chunk in read_chunks(data):
-            responses = predictions(estimator, recipe.apply(chunk))
-            writer.write(chunk, dict(zip(names, responses.T, strict=True)))
+            added = output_columns(estimator, recipe, outputs(estimator, recipe.apply(chunk)))
+            writer.write(chunk, added)
             new |= set(recipe.unseen(chunk))
-            n_rows += len(chunk)
+            n_rows, names = n_rows + len(chunk), list(added)
     for notice in sorted(new):
         screen.notice(notice)
     screen.say(f"wrote {out}: {n_rows} rows, with {', '.join(names)}")
@@ -39,20 +39,19 @@ def evaluate_file(model: Path, data: Path, screen: Screen) -> None:
     observed, predicted = [], []
     n_missing = 0
     for chunk in read_chunks(data):
-        y = recipe.responses(chunk)
-        known = ~np.isnan(y).any(axis=1)
+        y, known = recipe.responses(chunk)
         n_missing += int((~known).sum())
-        observed.append(y[known])
         if known.any():
-            predicted.append(predictions(estimator, recipe.apply(chunk)[known]))
+            observed.append(y[known])
+            predicted.append(outputs(estimator, recipe.apply(chunk)[known]))
     if not predicted:
         raise TableError(f"{data} has no row with a target; nothing can be compared.")
     if n_missing:
         screen.notice(f"{n_missing} rows have no target and are left out")
     y = np.concatenate(observed)
     screen.say(f"errors on {len(y)} rows of {data.name}")
-    values = scores(y, np.concatenate(predicted))
-    screen.columns(["", *SCORES], score_rows(recipe.targets, [("", values)]), always=True)
+    values = scores(y, np.concatenate(predicted), getattr(estimator, "classes_", None))
+    screen.columns(*score_table(recipe.targets, {"": values}), always=True)
 
 
 def describe_model(path: Path, screen: Screen) -> None:

@@ -12,8 +12,8 @@ __all__ = ["pad_columns", "principal_axes", "response_axes"]
 def principal_axes(points: Array) -> Array:
     """The centred points in the orthonormal basis of their decreasing variances."""
     centred = points - points.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    scores: Array = centred @ axes.T
+    _, axes = np.linalg.eigh(centred.T @ centred)  # of rising variances
+    scores: Array = centred @ axes[:, ::-1]
     return scores
 
 

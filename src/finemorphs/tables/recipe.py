@@ -9,7 +9,7 @@ Columns that say nothing (one value only, or none) are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,11 +61,14 @@ class Recipe:
     columns : tuple of NumberColumn or TextColumn
         The columns that predict, in the model's order.
     missing : {"median", "error"}
+    classes : bool
+        Whether the one target is text, whose values are classes.
     """
 
     targets: tuple[str, ...]
     columns: tuple[NumberColumn | TextColumn, ...]
     missing: str = "median"
+    classes: bool = False
 
     @classmethod
     def learn(
@@ -74,7 +77,6 @@ class Recipe:
         targets: Sequence[str],
         drop: Sequence[str] = (),
         missing: str = "median",
-        rows: Array | None = None,
     ) -> tuple[Recipe, list[str]]:
         """The recipe for a training table, and sentences about what was done.
 
@@ -86,11 +88,9 @@ class Recipe:
             Columns to leave out.
         missing : {"median", "error"}
             Whether missing numbers become medians or are refused.
-        rows : ndarray of int, optional
-            Places of the rows, from 0, that medians are taken of; all by default.
         """
         table.require([*targets, *drop])
-        learner = _Learner(table, missing, slice(None) if rows is None else rows)
+        learner = _Learner(table, missing)
         skipped = {*targets, *drop, *table.unnamed}
         learnt = [learner.learn(name) for name in table.columns if name not in skipped]
         columns = tuple(column for column in learnt if column is not None)
@@ -103,7 +103,18 @@ class Recipe:
             learner.notices.append(f"left out: {_listed(unnamed)} (no name in the header)")
         if drop:
             learner.notices.append(f"left out: {_listed(list(drop))} (as asked)")
-        return cls(tuple(targets), columns, missing), learner.notices
+        classes = len(targets) == 1 and table[targets[0]].numbers() is None
+        return cls(tuple(targets), columns, missing, classes), learner.notices
+
+    def with_medians(self, table: Table, rows: Array) -> Recipe:
+        """The same, with the medians of some rows only, by their places from 0."""
+        columns = tuple(
+            replace(column, median=_median(_finite(table, column.name)[rows], column.median))
+            if isinstance(column, NumberColumn)
+            else column
+            for column in self.columns
+        )
+        return replace(self, columns=columns)
 
     @property
     def features(self) -> list[str]:
@@ -131,10 +142,14 @@ class Recipe:
                     found.append(f"column {column.name!r}: new to the model: {_listed(new)}")
         return found
 
-    def responses(self, table: Table) -> Array:
-        """The targets (n, d_Y) as numbers, NaN where one is missing."""
+    def responses(self, table: Table) -> tuple[Array, Array]:
+        """The targets, numbers (n, d_Y) or classes (n,), and which rows have all of them."""
         table.require(list(self.targets))
-        return np.column_stack([_finite(table, name) for name in self.targets])
+        if self.classes:
+            labels = np.array([_value(cell) for cell in table[self.targets[0]].text()])
+            return labels, labels != ""
+        values = np.column_stack([_finite(table, name) for name in self.targets])
+        return values, ~np.isnan(values).any(axis=1)
 
     def to_json(self) -> dict[str, Any]:
         """What JSON can hold of the recipe."""
@@ -146,12 +161,13 @@ class Recipe:
         try:
             columns = tuple(_restore(column) for column in data["columns"])
             targets, missing = tuple(map(str, data["targets"])), str(data["missing"])
+            classes = bool(data["classes"])
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(
                 f"the model file's description of its columns cannot be read ({error!r}); "
                 "fit the model again."
             ) from error
-        return cls(targets, columns, missing)
+        return cls(targets, columns, missing, classes)
 
     def _filled(self, column: NumberColumn, table: Table) -> Array:
         values = _finite(table, column.name)
@@ -166,10 +182,10 @@ class Recipe:
 class _Learner:
     """Looks at one column after the other and notes what it decides."""
 
-    def __init__(self, table: Table, missing: str, rows: Array | slice) -> None:
+    def __init__(self, table: Table, missing: str) -> None:
         if missing not in MISSING:
             raise ValueError(f"missing={missing!r} is not known; choose 'median' or 'error'.")
-        self.table, self.missing, self.rows = table, missing, rows
+        self.table, self.missing = table, missing
         self.notices: list[str] = []
 
     def learn(self, name: str) -> NumberColumn | TextColumn | None:
@@ -182,9 +198,7 @@ class _Learner:
             why = "one value only" if len(present) else "no values"
             self.notices.append(f"left out: {name!r} ({why})")
             return None
-        chosen = values[self.rows]
-        chosen = chosen[~np.isnan(chosen)]
-        median = _median(chosen if len(chosen) else present)
+        median = _median(present)
         if missing.any():
             if self.missing == "error":
                 raise TableError(_missing_message(self.table, name, missing))
@@ -225,8 +239,11 @@ def _finite(table: Table, name: str) -> Array:
     return values
 
 
-def _median(values: Array) -> float:
-    """The median, halved before it is added, so that huge values do not overflow."""
+def _median(values: Array, otherwise: float = float("nan")) -> float:
+    """The median of what is there, halved before it is added: huge values do not overflow."""
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return otherwise
     middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
     return float((middle / 2).sum()) if middle[0] != middle[1] else float(middle[0])
 

@@ -1,0 +1,151 @@
+"""What a report tells, as numbers: answers, scores, ways of the rows, measures of the modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length
+
+from finemorphs._typing import Array, ArrayLike
+from finemorphs.modules import Affine, Diffeo
+
+__all__ = ["Answer", "Measure", "answers_of", "measures_of", "sample_rows", "sensitivities_of"]
+
+_MEASURED_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response: what was observed and predicted, and how far apart they are.
+
+    For classes, ``observed`` and ``predicted`` are places in ``labels``, and ``error`` is 1 minus
+    the probability of the observed class.
+    """
+
+    name: str
+    observed: Array
+    predicted: Array
+    error: Array
+    scores: dict[str, float]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A module and what it does; quantiles are those of 5, 50 and 95 rows of 100."""
+
+    name: str
+    kind: str
+    d_in: int
+    d_out: int
+    details: str
+    displacement: Array | None = None
+    volume: Array | None = None
+    singular: Array | None = None
+
+
+def answers_of(estimator: Any, X: ArrayLike, y: ArrayLike, names: list[str]) -> list[Answer]:
+    """The answers of an estimator for the rows of a table."""
+    if is_classifier(estimator):
+        return [_class_answer(estimator, X, np.asarray(y), names[0])]
+    observed = check_array(y, ensure_2d=False, dtype=float)
+    observed = observed.reshape(len(observed), -1)
+    predicted = np.asarray(estimator.predict(X), dtype=float).reshape(observed.shape)
+    return [
+        Answer(name, o, p, o - p, _scores(o, p))
+        for name, o, p in zip(names, observed.T, predicted.T, strict=True)
+    ]
+
+
+def sample_rows(n: int, most: int) -> Array:
+    """Places of all rows, or of so many of them, evenly drawn, in their order."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+def measures_of(estimator: Any, X: ArrayLike) -> list[Measure]:
+    """Every module with its size, and what it does to a sample of the rows."""
+    X = _some(X)
+    model = estimator.model_
+    walk = estimator.trajectory(X)
+    volumes = iter(estimator.log_det(X).T)
+    measures = []
+    for module, theta in zip(
+        model.sequence.modules, model.sequence.split(model.theta), strict=True
+    ):
+        if isinstance(module, Diffeo):
+            path = [states for name, _, states in walk if name == module.name]
+            lengths = np.linalg.norm(path[-1] - path[0], axis=1)
+            kernel = module.kernel
+            details = f"width {kernel.width:g}, {module.n_steps} steps, {module.n_controls} points"
+            measure = Measure(
+                module.name,
+                "diffeomorphism",
+                module.dim,
+                module.dim,
+                details,
+                displacement=_quantiles(lengths),
+                volume=_quantiles(np.exp(next(volumes))),
+            )
+        else:
+            assert isinstance(module, Affine)
+            matrix = module.views(theta)[0].double().numpy()
+            singular = np.linalg.svd(matrix, compute_uv=False)
+            details = f"ridge {module.ridge:g}"
+            measure = Measure(
+                module.name, "affine", module.d_in, module.d_out, details, singular=singular
+            )
+        measures.append(measure)
+    return measures
+
+
+def sensitivities_of(estimator: Any, X: ArrayLike) -> tuple[list[str], Array]:
+    """Names of the features, and the effect of each on the prediction, the largest first.
+
+    The effect is the root mean square of the derivative times the standard deviation of the
+    feature over that of the prediction; of several responses the mean is taken.
+    """
+    table = estimator.sensitivity(_some(X))
+    n = estimator.n_features_in_
+    effects = table["effect"].reshape(-1, n).mean(0)
+    order = np.argsort(-effects, kind="stable")
+    return [str(name) for name in table["feature"][:n][order]], effects[order]
+
+
+def _some(X: ArrayLike) -> ArrayLike:
+    return _safe_indexing(X, sample_rows(len(X), _MEASURED_ROWS))
+
+
+def _quantiles(values: Array) -> Array:
+    quantiles: Array = np.quantile(values, [0.05, 0.5, 0.95])
+    return quantiles
+
+
+def _scores(observed: Array, predicted: Array) -> dict[str, float]:
+    check_consistent_length(observed, predicted)
+    return {
+        "RMSE": float(root_mean_squared_error(observed, predicted)),
+        "MAE": float(mean_absolute_error(observed, predicted)),
+        "R²": float(r2_score(observed, predicted)) if len(observed) > 1 else float("nan"),
+    }
+
+
+def _class_answer(estimator: Any, X: ArrayLike, y: Array, name: str) -> Answer:
+    classes = estimator.classes_
+    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    if (classes[codes] != y).any():
+        unknown = y[classes[codes] != y][0]
+        raise ValueError(f"the class {unknown!r} was not there in training; leave its rows out.")
+    chances = estimator.predict_proba(X)
+    best = chances.argmax(1)
+    scores = {
+        "accuracy": float((best == codes).mean()),
+        "log loss": float(log_loss(codes, chances, labels=np.arange(len(classes)))),
+    }
+    error = 1 - chances[np.arange(len(codes)), codes]
+    return Answer(name, codes, best, error, scores, tuple(map(str, classes)))
