@@ -37,6 +37,7 @@ class SlowFile:
 
     def __init__(self, file):
         self.file = file
+        self.seek = file.seek
 
     def write(self, content):
         half = len(content) // 2

@@ -13,8 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import finemorphs
-from finemorphs import FineMorphsRegressor, load
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor, load
 from finemorphs.exceptions import ModelFileError
+from finemorphs.losses import Huber
 
 DATA = Path(__file__).parent / "data"
 RNG = np.random.default_rng(0)
@@ -93,10 +94,19 @@ def test_a_truncated_file_is_refused(tmp_path):
             load(tmp_path / "cut")
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The bytes of a model file."""
+    path = tmp_path_factory.mktemp("saved") / "model"
+    fit().save(path)
+    return path.read_bytes()
+
+
 def _rewrite(path, change_header=None, change_tensors=None, **metadata):
     """A model file with something in it changed."""
     with safe_open(path, framework="pt") as file:
         old = file.metadata()
+        del old["sha256"]  # of somebody who changes a file on purpose
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     header = json.loads(old["header"])
     if change_header:
@@ -112,19 +122,46 @@ def _rewrite(path, change_header=None, change_tensors=None, **metadata):
         ({"version": "99"}, "version 99.*reads up to 1"),
         ({"version": "x"}, "no readable format version"),
         ({"change_header": lambda h: h.update(estimator="Other")}, "'Other'"),
-        ({"change_header": lambda h: h.pop("modules")}, "whole model"),
-        ({"change_header": lambda h: h["modules"].pop()}, "shape"),
+        ({"change_header": lambda h: h.pop("modules")}, "'modules' is None where list"),
+        ({"change_header": lambda h: h["modules"].pop()}, "the modules 'AD'"),
+        ({"change_header": lambda h: h["modules"].append(3)}, "does not describe a module"),
+        ({"change_header": lambda h: h["modules"][0].update(d_in=10**30)}, "shape|dimensions"),
+        ({"change_header": lambda h: h["modules"][0].update(d_in=True)}, "'d_in' is True"),
+        ({"change_header": lambda h: h["modules"][0].update(ridge="1")}, "'ridge'"),
+        ({"change_header": lambda h: h["modules"][0].update(ridge=float("nan"))}, "'ridge' is nan"),
+        ({"change_header": lambda h: h["modules"][0].update(name="A0; rm")}, "calls a module"),
+        ({"change_header": lambda h: h["modules"][1].update(n_controls=0)}, "n_controls=0"),
+        ({"change_header": lambda h: h["modules"][1].update(n_steps=10**12)}, "shape"),
+        ({"change_header": lambda h: h["modules"][1].update(kernel=[])}, "'kernel'"),
+        ({"change_header": lambda h: h.update(sequence="A" * 10**6)}, "the modules 'ADA'"),
+        ({"change_header": lambda h: h.update(estimator=["x"])}, "does not know"),
+        ({"change_header": lambda h: h.update(parameters=[])}, "'parameters'"),
+        ({"change_header": lambda h: h["parameters"].update(engine=[])}, "engine"),
+        ({"change_header": lambda h: h["parameters"].update(n_steps=-3)}, "n_steps=-3"),
+        ({"change_header": lambda h: h["fitted"].pop("status_")}, "'status_' is None"),
+        ({"change_header": lambda h: h["fitted"].update(n_iter_=7)}, r"history.*\(7,\)"),
+        ({"change_header": lambda h: h["fitted"].update(n_features_in_=30)}, "30 columns"),
+        ({"change_header": lambda h: h["fitted"].update(n_features_in_=2)}, "x_mean"),
+        ({"change_header": lambda h: h.update(feature_names=["a"])}, "not 3 texts"),
+        ({"change_header": lambda h: h.update(feature_names=[1, 2, 3])}, "not 3 texts"),
+        ({"change_header": lambda h: h.update(notes=[1])}, "'notes'"),
         ({"change_header": lambda h: h["modules"][0].update(kind="Spline")}, "'Spline'"),
         ({"change_header": lambda h: h["modules"][1]["kernel"].update(width=-1)}, "width"),
         ({"change_header": lambda h: h["parameters"].update(colour="red")}, "colour"),
         ({"change_tensors": lambda t: t.pop("theta")}, "theta"),
         ({"change_tensors": lambda t: t.update(theta=torch.ones(3))}, r"shape \(3,\)"),
         ({"change_tensors": lambda t: t.update(x_mean=torch.ones(2))}, "x_mean"),
+        ({"change_tensors": lambda t: t.update(x_mean=torch.ones(3))}, "x_mean.*float32"),
+        ({"change_tensors": lambda t: t["x_scale"].zero_()}, "'x_scale' is not positive"),
+        ({"change_tensors": lambda t: t["theta"].fill_(torch.nan)}, "'theta'.*not finite"),
+        ({"change_tensors": lambda t: t.update(theta=t["theta"].int())}, "no parameters"),
+        ({"change_tensors": lambda t: t.update(y_mean=torch.ones(0).double())}, "to 0 by"),
+        ({"change_tensors": lambda t: t.pop("history.rmse")}, "history.rmse"),
     ],
 )
-def test_files_that_do_not_fit_together_are_refused(tmp_path, change, words):
+def test_files_that_do_not_fit_together_are_refused(tmp_path, saved, change, words):
     path = tmp_path / "model"
-    fit().save(path)
+    path.write_bytes(saved)
     _rewrite(path, **change)
     with pytest.raises(ModelFileError, match=words):
         load(path)
@@ -148,3 +185,46 @@ def test_a_file_of_the_first_format_version_is_read():
     assert model.objective_ == expected["objective"]
     assert model.status_ == expected["status"]
     assert len(model.history_["objective"]) == model.n_iter_ == expected["n_iter"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ({"dtype": "<U100000000", "labels": ["a", "b"]}, None),
+        ({"dtype": "O", "labels": ["a", "b"]}, None),
+        ({"dtype": "<i8", "labels": [1, "x"]}, "whole model"),
+        ({"dtype": "V100000000", "labels": [0, 1]}, "whole model"),
+        ({"dtype": "no dtype", "labels": [0, 1]}, "whole model"),
+        ({"dtype": "<i8", "labels": [0]}, "not those of 2 classes"),
+        ({"dtype": "<i8", "labels": [1, 1]}, "not those of 2 classes"),
+        ({"dtype": "<i8", "labels": [[1], [2]]}, "whole model"),
+        ({"dtype": "<i8"}, "'labels'"),
+    ],
+)
+def test_labels_are_checked(tmp_path, classes, words):
+    path = tmp_path / "model"
+    FineMorphsClassifier(max_iter=2, random_state=0).fit(X, X[:, 0] > 0).save(path)
+    _rewrite(path, change_header=lambda h: h.update(classes=classes))
+    if words is None:
+        assert load(path).classes_.tolist() == classes["labels"]
+    else:
+        with pytest.raises(ModelFileError, match=words):
+            load(path)
+
+
+def test_a_loaded_model_does_not_write_where_its_file_says(tmp_path, saved):
+    path = tmp_path / "model"
+    path.write_bytes(saved)
+    _rewrite(path, lambda h: h["parameters"].update(checkpoint=str(tmp_path / "c"), resume=True))
+    model = load(path)
+    assert model.checkpoint is None
+    assert not model.resume
+
+
+def test_what_a_file_cannot_hold_is_left_at_its_default(tmp_path):
+    model = fit(loss=Huber(0.3), callbacks=[lambda record: None])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.loss == "squared"
+    assert again.callbacks is None
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

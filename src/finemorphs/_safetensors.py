@@ -6,11 +6,13 @@
 
 Written tensor by tensor, without a copy of all of them. Read with nothing taken on trust:
 the table is parsed only if that is cheap for a file of this length, and every tensor's place
-is compared with the length before its memory is taken.
+is compared with the length before its memory is taken. The metadata "sha256" is the digest of
+the table, with zeros in its own place, and of the bytes behind it; other writers may leave it out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ _DTYPES = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 _MAX_AXES = 8
+_NO_DIGEST = "0" * 64
 
 # What parsing may take: four times the file, or this much where the file is small.
 _ALLOWANCE = 2**24
@@ -57,12 +60,12 @@ class Table:
 
     metadata: dict[str, str]
     entries: dict[str, Entry]
-    offset: int  # where the bytes of the tensors begin
+    text: bytes
 
 
 def write(file: BinaryIO, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write tensors of any device, the widest numbers first, so that all are aligned."""
-    table: dict[str, Any] = {"__metadata__": metadata}
+    table: dict[str, Any] = {"__metadata__": {"sha256": _NO_DIGEST, **metadata}}
     names = sorted(tensors, key=lambda name: -tensors[name].element_size())
     end = 0
     for name in names:
@@ -73,8 +76,13 @@ def write(file: BinaryIO, tensors: dict[str, Tensor], metadata: dict[str, str]) 
     text = json.dumps(table).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
+    digest = hashlib.sha256(text)
     for name in names:
-        file.write(_bytes(tensors[name].detach().cpu().contiguous()))
+        content = _bytes(tensors[name].detach().cpu().contiguous())
+        digest.update(content)
+        file.write(content)
+    file.seek(8 + text.index(_NO_DIGEST.encode()))
+    file.write(digest.hexdigest().encode())
 
 
 def read_table(file: BinaryIO, size: int) -> Table:
@@ -83,7 +91,8 @@ def read_table(file: BinaryIO, size: int) -> Table:
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > size - 8:
         raise ValueError("the file ends before its table does")
-    table = parse(file.read(length), size)
+    text = file.read(length)
+    table = parse(text, size)
     if not isinstance(table, dict):
         raise ValueError("its table is not one")
     metadata = table.pop("__metadata__", {})
@@ -95,20 +104,24 @@ def read_table(file: BinaryIO, size: int) -> Table:
     places = [(0, 0), *((e.begin, e.end) for e in entries.values()), (last, last)]
     if any(before[1] != behind[0] for before, behind in pairwise(places)):
         raise ValueError("its tensors do not fill it")
-    return Table(metadata, entries, 8 + length)
+    return Table(metadata, entries, text)
 
 
 def read_tensors(file: BinaryIO, table: Table) -> dict[str, Tensor]:
-    """The tensors of a table that :func:`read_table` has checked."""
-    file.seek(table.offset)
+    """The tensors behind a table that :func:`read_table` has just read and checked."""
+    expected = table.metadata.get("sha256", "")
+    digest = hashlib.sha256(table.text.replace(expected.encode(), _NO_DIGEST.encode(), 1))
     tensors = {}
     for name, entry in table.entries.items():
         tensors[name] = torch.empty(entry.shape, dtype=entry.dtype)
         view = _bytes(tensors[name])
         if file.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise ValueError("the file ends before its tensors do")
+        digest.update(view)
         if entry.dtype == torch.bool and view.tobytes().translate(None, b"\0\1"):
             raise ValueError(f"{name!r} holds truth values other than 0 and 1")
+    if expected and digest.hexdigest() != expected:
+        raise ValueError("its content is not what was written")
     return tensors
 
 

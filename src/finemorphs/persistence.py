@@ -15,6 +15,9 @@ from finemorphs.exceptions import ModelFileError
 
 __all__ = ["load"]
 
+# What parts that do not fit together lead to.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError)
+
 _ESTIMATORS = {kind.__name__: kind for kind in (FineMorphsRegressor, FineMorphsClassifier)}
 
 
@@ -36,20 +39,19 @@ def load(path: str | os.PathLike[str]) -> FineMorphsRegressor | FineMorphsClassi
     ModelFileError
         If the file is damaged, of another kind, or of a newer format.
     """
+    name = os.fspath(path)
     tensors, header = storage.read(path, VERSION)
-    try:
-        kind = _ESTIMATORS.get(header["estimator"])
-        if kind is None:
-            raise ModelFileError(
-                f"{os.fspath(path)!r} holds a {header['estimator']!r}, which this finemorphs does "
-                "not know; install a newer finemorphs."
-            )
-        estimator: FineMorphsRegressor | FineMorphsClassifier = restore(kind, tensors, header)
-    except ModelFileError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+    kind = _ESTIMATORS.get(str(header.get("estimator")))
+    if kind is None:
         raise ModelFileError(
-            f"{os.fspath(path)!r} does not hold a whole model ({type(error).__name__}: {error}); "
-            "save the model again."
+            f"{name!r} holds a {header.get('estimator')!r:.60}, which this finemorphs does not "
+            "know; install a newer finemorphs."
+        )
+    try:
+        estimator: FineMorphsRegressor | FineMorphsClassifier = restore(kind, tensors, header)
+    except _UNREADABLE as error:
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ModelFileError(
+            f"{name!r} does not hold a whole model ({reason:.300}); save the model again."
         ) from error
     return estimator

@@ -33,6 +33,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         if not isinstance(value, str) or value not in choices:
             options = ", ".join(repr(c) for c in choices)
             raise ValueError(f"{name}={value!r} is not known; choose one of {options}.")
+    for name in ("engine", "device"):
+        if not isinstance(parameters[name], str):
+            raise ValueError(f"{name}={parameters[name]!r} is not a name; use 'auto'.")
     _whole(parameters, "dummy_dims", 0)
     _whole(parameters, "output_dims", 0)
     _whole(parameters, "memory", 1)

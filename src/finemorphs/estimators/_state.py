@@ -2,6 +2,9 @@
 
 tensors   theta, centers.0 .. (a D module each), x_mean, x_scale, y_mean, y_scale, history.*
 header    estimator, parameters, sequence, modules, fitted attributes, feature names, classes
+
+Nothing in a file is taken on trust: :func:`restore` compares every field with what the others
+say of it, and gives a model that can predict, or an error.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import numpy as np
 import torch
 
 from finemorphs._typing import Array, Tensor
+from finemorphs.estimators._checks import (
+    check_tensor,
+    field,
+    restore_classes,
+    restore_sequence,
+    texts,
+)
 from finemorphs.estimators._data import Scaling
 from finemorphs.estimators._model import Model
-from finemorphs.exceptions import ModelFileError
-from finemorphs.kernels import Kernel
-from finemorphs.modules import Affine, Diffeo
+from finemorphs.estimators._parameters import check_parameters
 from finemorphs.sequence import ModuleSequence
 from finemorphs.training import Record
 
@@ -28,17 +36,21 @@ VERSION = 1  # of the content; raised when older readers could not understand a 
 # Parameters of one machine: a loaded model must not write where its file says.
 _NOT_KEPT = {"callbacks", "checkpoint", "resume"}
 
-_FITTED = (
-    "noise_",
-    "objective_",
-    "n_iter_",
-    "n_evaluations_",
-    "converged_",
-    "status_",
-    "n_features_in_",
-)
+_FITTED: dict[str, type] = {
+    "noise_": float,
+    "objective_": float,
+    "n_iter_": int,
+    "n_evaluations_": int,
+    "converged_": bool,
+    "status_": str,
+    "n_features_in_": int,
+}
 # Of some estimators only, or unknown to older files.
-_OPTIONAL = ("_n_response_axes", "distance_", "stationarity_")
+_OPTIONAL: dict[str, type] = {
+    "_n_response_axes": int,
+    "distance_": dict,
+    "stationarity_": dict,
+}
 
 
 def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -58,14 +70,16 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     parameters = estimator.get_params(deep=False)
     header = {
         "estimator": type(estimator).__name__,
-        "parameters": {k: _plain(v) for k, v in parameters.items() if k not in _NOT_KEPT},
+        "parameters": {
+            k: _plain(v) for k, v in parameters.items() if k not in _NOT_KEPT and _is_plain(v)
+        },
         "sequence": model.sequence.notation,
         "modules": [
             {"kind": type(m).__name__, **dataclasses.asdict(m)} for m in model.sequence.modules
         ],
         "fitted": {
             name: getattr(estimator, name)
-            for name in _FITTED + _OPTIONAL
+            for name in _FITTED | _OPTIONAL
             if name in _FITTED or hasattr(estimator, name)
         },
         "feature_names": None if names is None else [str(n) for n in names],
@@ -79,69 +93,81 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> Any:
     """The fitted estimator of a class behind tensors and a header."""
-    parameters = header["parameters"]
-    estimator = kind(**{k: v for k, v in parameters.items() if k not in _NOT_KEPT})
-    sequence = ModuleSequence(header["sequence"], [_restore_module(m) for m in header["modules"]])
-    centers = tuple(tensors[f"centers.{i}"] for i in range(len(sequence.diffeos)))
-    n_features, n_responses = header["fitted"]["n_features_in_"], len(tensors["y_mean"])
-    shapes: dict[str, tuple[int, ...]] = {
-        "theta": (sequence.n_parameters,),
-        "x_mean": (n_features,),
-        "x_scale": (n_features,),
-        "y_mean": (n_responses,),
-        "y_scale": (n_responses,),
-    }
-    for i, module in enumerate(sequence.diffeos):
-        shapes[f"centers.{i}"] = (module.n_steps, module.n_controls, module.dim)
-    for name, shape in shapes.items():
-        _check_shape(name, tensors[name], shape)
-    arrays: dict[str, Array] = {name: tensor.numpy() for name, tensor in tensors.items()}
-    estimator.model_ = Model(
-        sequence,
-        tensors["theta"],
-        centers,
-        Scaling(arrays["x_mean"], arrays["x_scale"]),
-        Scaling(arrays["y_mean"], arrays["y_scale"]),
-    )
+    estimator = _restore_parameters(kind, field(header, "parameters", dict))
+    fitted = field(header, "fitted", dict)
+    for name, wanted in _FITTED.items():
+        setattr(estimator, name, field(fitted, name, wanted))
+    for name, wanted in _OPTIONAL.items():
+        if name in fitted:
+            setattr(estimator, name, field(fitted, name, wanted))
+    sequence = restore_sequence(header)
+    estimator.model_ = _restore_model(sequence, tensors, estimator.n_features_in_)
     estimator.sequence_ = sequence.notation
-    estimator.history_ = {f.name: arrays[f"history.{f.name}"] for f in dataclasses.fields(Record)}
-    for name in _FITTED:
-        setattr(estimator, name, header["fitted"][name])
-    for name in _OPTIONAL:
-        if name in header["fitted"]:
-            setattr(estimator, name, header["fitted"][name])
+    estimator.history_ = _restore_history(tensors, estimator.n_iter_)
     if "classes" in header:
-        classes = header["classes"]
-        estimator.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
+        n_classes = len(estimator.model_.y_scaling.mean)
+        estimator.classes_ = restore_classes(field(header, "classes", dict), n_classes)
     if header.get("notes") is not None:
-        estimator.notes_ = dict(header["notes"])
-    if header["feature_names"] is not None:
-        estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        estimator.notes_ = field(header, "notes", dict)
+    if header.get("feature_names") is not None:
+        names = texts(header, "feature_names", estimator.n_features_in_)
+        estimator.feature_names_in_ = np.array(names, dtype=object)
     return estimator
 
 
-def _restore_module(description: dict[str, Any]) -> Affine | Diffeo:
-    fields = dict(description)
-    kind = fields.pop("kind")
-    if kind == "Affine":
-        return Affine(**fields)
-    if kind == "Diffeo":
-        return Diffeo(**{**fields, "kernel": Kernel(**fields["kernel"])})
-    raise ModelFileError(f"the file holds a module of the unknown kind {kind!r}.")
+def _restore_parameters(kind: type, parameters: dict[str, Any]) -> Any:
+    """An estimator with parameters that a user, too, could have given."""
+    estimator = kind(**{k: v for k, v in parameters.items() if k not in _NOT_KEPT})
+    check_parameters(estimator.get_params(deep=False))
+    return estimator
+
+
+def _restore_model(sequence: ModuleSequence, tensors: dict[str, Tensor], n_features: int) -> Model:
+    n_responses = tensors["y_mean"].numel()
+    if n_features > sequence.d_in or not 1 <= n_responses <= sequence.d_out:
+        raise ValueError(
+            f"it maps {n_features} columns to {n_responses} by a sequence from "
+            f"{sequence.d_in} to {sequence.d_out} dimensions"
+        )
+    dtype = tensors["theta"].dtype
+    if not dtype.is_floating_point:
+        raise ValueError(f"tensor 'theta' holds {dtype}, which are no parameters")
+    check_tensor(tensors, "theta", (sequence.n_parameters,), dtype)
+    for i, module in enumerate(sequence.diffeos):
+        shape = (module.n_steps, module.n_controls, module.dim)
+        check_tensor(tensors, f"centers.{i}", shape, dtype)
+    scalings = []
+    for name, size in (("x", n_features), ("y", n_responses)):
+        check_tensor(tensors, f"{name}_mean", (size,), torch.float64)
+        check_tensor(tensors, f"{name}_scale", (size,), torch.float64)
+        mean, scale = tensors[f"{name}_mean"].numpy(), tensors[f"{name}_scale"].numpy()
+        if not (scale > 0).all():
+            raise ValueError(f"tensor '{name}_scale' is not positive")
+        scalings.append(Scaling(mean, scale))
+    centers = tuple(tensors[f"centers.{i}"] for i in range(len(sequence.diffeos)))
+    return Model(sequence, tensors["theta"], centers, *scalings)
+
+
+def _restore_history(tensors: dict[str, Tensor], length: int) -> dict[str, Array]:
+    columns = {}
+    for column in dataclasses.fields(Record):
+        tensor = tensors[f"history.{column.name}"]
+        whole = column.type == "int"
+        check_tensor(
+            tensors, f"history.{column.name}", (length,), torch.int64 if whole else torch.float64
+        )
+        columns[column.name] = tensor.numpy()
+    return columns
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold it; callbacks, generators and losses of one's own it cannot."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(v) for v in value)
+    return value is None or isinstance(value, (bool, int, float, str, np.generic, np.ndarray))
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold; None for what it cannot (callbacks, generators)."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, (bool, int, float, str)) else None
-
-
-def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(tensor.shape) != shape:
-        raise ModelFileError(
-            f"tensor {name!r} of the file has shape {tuple(tensor.shape)} where the model asks "
-            f"for {shape}."
-        )
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
