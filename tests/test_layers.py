@@ -20,7 +20,8 @@ PACKAGE = "finemorphs"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
     ("_safetensors",),
-    ("kernels", "losses", "storage", "tables"),
+    ("distributed", "kernels", "losses", "storage", "tables"),
+    ("streams",),
     ("engines",),
     ("flow", "inverse"),
     ("modules",),

@@ -134,11 +134,9 @@ def test_blocks_of_rows_add_up(notation, batch_size, weighted):
     sequence, theta, x, y, weights = build(notation, n=15, n_controls=4, d_y=2, output_dims=1)
     weights = weights if weighted else None
     whole = Objective(sequence, ENGINE, x, y, weights).evaluate(theta, SIGMA)
-    blocks = Objective(sequence, ENGINE, x, y, weights, batch_size=batch_size)
-    assert_same(blocks.evaluate(theta, SIGMA), whole)
     controls = Rows(x[:4], y[:4], None if weights is None else weights[:4])
     rest = Rows(x[4:], y[4:], None if weights is None else weights[4:])
-    streamed = Objective(
+    parts = Objective(
         sequence,
         ENGINE,
         controls.inputs,
@@ -147,7 +145,7 @@ def test_blocks_of_rows_add_up(notation, batch_size, weighted):
         others=rest.blocks(batch_size),
     )
     for _ in range(2):  # the blocks are run through again for each evaluation
-        assert_same(streamed.evaluate(theta, SIGMA), whole)
+        assert_same(parts.evaluate(theta, SIGMA), whole)
 
 
 def test_blocks_of_rows_in_single_precision():
@@ -156,23 +154,10 @@ def test_blocks_of_rows_in_single_precision():
     theta, x, y = 0.2 * theta.float(), x.float(), y.float()
     engine = CPUEngine()
     whole = Objective(sequence, engine, x, y).evaluate(theta, SIGMA)
-    blocks = Objective(sequence, engine, x, y, batch_size=257).evaluate(theta, SIGMA)
+    others = Rows(x[40:], y[40:]).blocks(257)
+    blocks = Objective(sequence, engine, x[:40], y[:40], others=others).evaluate(theta, SIGMA)
     assert blocks.value == pytest.approx(whole.value, rel=1e-6)
     assert (blocks.gradient - whole.gradient).norm() <= 1e-6 * whole.gradient.norm()
-
-
-def test_what_other_processes_summed_is_added():
-    """Two halves of the other rows, each adding what the other half has."""
-    sequence, theta, x, y, _ = build("ADA", n=15, n_controls=4)
-    whole = Objective(sequence, ENGINE, x, y).evaluate(theta, SIGMA)
-    shares = []
-
-    def half(rows, add_up):
-        inputs = torch.cat([x[:4], x[rows]]), torch.cat([y[:4], y[rows]])
-        return Objective(sequence, ENGINE, *inputs, add_up=add_up).evaluate(theta, SIGMA)
-
-    half(slice(4, 9), lambda flat: shares.append(flat.clone()))
-    assert_same(half(slice(9, 15), lambda flat: flat.add_(shares[0])), whole)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -9,6 +9,7 @@ __all__ = [
     "CheckpointError",
     "DatasetError",
     "DimensionError",
+    "DistributedError",
     "EngineError",
     "FineMorphsError",
     "ModelFileError",
@@ -32,6 +33,10 @@ class DimensionError(FineMorphsError, ValueError):
 
 class NotInvertibleError(FineMorphsError, ValueError):
     """A module cannot be inverted at the states that were given; the message names it."""
+
+
+class DistributedError(FineMorphsError, RuntimeError):
+    """A process of a fit by several was lost, or they do not agree."""
 
 
 class EngineError(FineMorphsError, RuntimeError):

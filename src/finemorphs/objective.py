@@ -18,13 +18,14 @@ of the curvature is left; a hundredth of it stands for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import torch
 
 from finemorphs._typing import Tensor, Vector
+from finemorphs.distributed import ALONE, Group
 from finemorphs.engines import Engine
 from finemorphs.losses import Loss, Squared
 from finemorphs.modules import Affine, Forward
@@ -102,15 +103,11 @@ class Objective:
         A weight for each row.
     loss : Loss, optional
         The squared error where not given.
-    batch_size : int, optional
-        How many of the rows that are not control points are in work at a time; all where not
-        given.
     others : iterable of Rows, optional
         Further rows that are not control points, in blocks; they are run through once for each
         evaluation. ``inputs`` then holds the control points alone.
-    add_up : callable, optional
-        Called with the sums over the other rows, a flat tensor; adds to it in place what
-        other processes have summed.
+    group : Group, optional
+        The processes that share the other rows; each has its own in ``others``.
     """
 
     def __init__(
@@ -122,9 +119,8 @@ class Objective:
         weights: Tensor | None = None,
         loss: Loss | None = None,
         *,
-        batch_size: int | None = None,
         others: Iterable[Rows] | None = None,
-        add_up: Callable[[Tensor], object] | None = None,
+        group: Group = ALONE,
     ) -> None:
         self.sequence = sequence
         self.engine = engine
@@ -132,8 +128,8 @@ class Objective:
         rows = Rows(inputs, targets, weights)
         n_controls = sequence.n_controls or len(rows)
         self.controls = rows[:n_controls]
-        self._others = rows[n_controls:].blocks(batch_size) if others is None else others
-        self._add_up = add_up
+        self._others = rows[n_controls:].blocks() if others is None else others
+        self.group = group
         self._alone = others is None and not self._others
         # With other rows the metric of the controls is solved for on the host's command.
         record = engine.recorded if self._alone else (lambda function: function)
@@ -211,8 +207,7 @@ class Objective:
                 for gram, share in zip(sums.grams, self._grams(rows, inputs), strict=True):
                     gram += share
             sequence.pull_back(engine, theta, centers, inputs, states, costates, sums.modules)
-        if self._add_up is not None:
-            self._add_up(sums.flat)
+        self.group.sum(sums.flat, alike=theta)
 
     def _endpoint(self, rows: Rows, output: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
         """Mass and losses of rows, in double precision, and their costates at the end."""

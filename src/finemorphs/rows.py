@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from finemorphs._typing import Tensor
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "share"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,12 @@ class Rows:
         weights = None if self.weights is None else self.weights[place]
         return Rows(self.inputs[place], self.targets[place], weights)
 
-    def blocks(self, size: int | None) -> list[Rows]:
+    def blocks(self, size: int | None = None) -> list[Rows]:
         """The rows in their order, ``size`` in a block, the last one shorter; None: one block."""
         size = size or max(1, len(self))
         return [self[begin : begin + size] for begin in range(0, len(self), size)]
+
+
+def share(n_blocks: int, rank: int, size: int) -> tuple[int, int]:
+    """First block of a rank out of ``size``, and the one behind its last."""
+    return n_blocks * rank // size, n_blocks * (rank + 1) // size

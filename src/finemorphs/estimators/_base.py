@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,18 +18,23 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from finemorphs import storage
-from finemorphs._typing import Array, ArrayLike, Tensor
+from finemorphs._typing import Array, ArrayLike
+from finemorphs.distributed import Group, joined
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._inside import Inside
+from finemorphs.estimators._memory import block_size, budget
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._parameters import check_parameters, generator
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
+from finemorphs.estimators._stream import StreamBlocks, StreamedRows, prepare_stream
 from finemorphs.losses import Loss
 from finemorphs.modules import Diffeo
 from finemorphs.objective import Objective
+from finemorphs.rows import Rows, share
 from finemorphs.sequence import ModuleSequence
+from finemorphs.streams import Stream
 from finemorphs.training import Progress, Settings, Training, as_table, train
 
 __all__ = ["BaseFineMorphs"]
@@ -56,25 +63,55 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self, X: Array, responses: Array, weights: Array, standardise_responses: bool = True
     ) -> None:
         """Train on checked data: X (n, d_X), responses (n, d_Y), weights (n,)."""
+
+        def read(rng: np.random.Generator, group: Group) -> TrainingRows:
+            subset = self.subset_size, self.subset_method
+            return prepare(X, responses, weights, *subset, rng, standardise_responses)
+
+        self._train(read, {"X": X, "y": responses, "sample_weight": weights})
+
+    def _fit_stream(self, stream: Stream) -> None:
+        """Train on the rows of a stream."""
+        check_parameters(self.get_params(deep=False))
+
+        def read(rng: np.random.Generator, group: Group) -> TrainingRows:
+            return prepare_stream(stream, self.subset_size, self.subset_method, rng, group)
+
+        self._train(read, {"stream": stream})
+        self.n_features_in_ = stream.n_features
+        if stream.feature_names is not None:
+            self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _train(
+        self,
+        read: Callable[[np.random.Generator, Group], TrainingRows],
+        data: dict[str, Array | Stream],
+    ) -> None:
+        """Train on the rows that ``read`` gives, together with the other ranks if there are any.
+
+        ``data`` is what they come from, by name, to know a checkpoint by.
+        """
         engine, device = choose_engine(self.engine, self.device)
-        data = {"X": X, "y": responses, "sample_weight": weights}
-        checkpoint, rng = open_checkpoint(self, data, generator(self.random_state))
-        rng_subset, rng_start, rng_noise = rng.spawn(3)
-        rows = prepare(
-            X,
-            responses,
-            weights,
-            self.subset_size,
-            self.subset_method,
-            rng_subset,
-            standardise_responses,
-        )
-        sequence = self._build_sequence(rows)
-        settings = self._settings(rows, rng_noise)
-        start = self._start_values(sequence, rng_start)
-        with engine.session(), Progress(self.verbose) as progress:
+        with (
+            joined(device) as group,
+            engine.session(),
+            Progress(self.verbose if group.rank == 0 else 0) as progress,
+        ):
+            checkpoint, rng = open_checkpoint(self, data, generator(self.random_state), group)
+            rng_subset, rng_start, rng_noise = rng.spawn(3)
+            rows = read(rng_subset, group)
+            if group.size > 1 and rows.n_controls == len(rows.x):
+                raise ValueError(
+                    f"{group.size} processes share the rows that are not control points, but "
+                    f"subset_size={self.subset_size!r} leaves none; give a smaller one."
+                )
+            sequence = self._build_sequence(rows)
+            settings = group.share(self._settings(rows, rng_noise))
+            start = self._start_values(sequence, rng_start)
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
-            objective = self._build_objective(sequence, engine, device, rows, rng_start)
+            objective = self._build_objective(sequence, engine, device, rows, rng_start, group)
             diffeos = sequence.diffeos
             if any(engine.needs_compilation(m.kernel, m.dim, theta.dtype) for m in diffeos):
                 progress.say(
@@ -135,14 +172,38 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         device: torch.device,
         rows: TrainingRows,
         rng: np.random.Generator,
+        group: Group,
     ) -> Objective:
-        def tensor(array: Array) -> Tensor:
-            return torch.as_tensor(array, dtype=self._torch_dtype, device=device).contiguous()
+        """G over the control points and, in blocks, this rank's share of the other rows."""
+        dtype, n = self._torch_dtype, rows.n_controls
+        memory = group.least(budget(self.max_memory, device))
+        size = self.batch_size or block_size(sequence, dtype.itemsize, memory, device)
 
-        inputs = pad(rows.x, self.dummy_dims, rows.n_controls, rng)
-        weights = None if rows.uniform else tensor(rows.weights)
-        loss = self._loss_function()
-        return Objective(sequence, engine, tensor(inputs), tensor(rows.y), weights, loss)
+        def tensors(rows: TrainingRows, part: slice, inputs: Array) -> Rows:
+            arrays = [inputs, rows.y[part], *([] if rows.uniform else [rows.weights[part]])]
+            as_tensor = partial(torch.as_tensor, dtype=dtype, device=device)
+            return Rows(*(as_tensor(array).contiguous() for array in arrays))
+
+        controls = tensors(rows, slice(n), pad(rows.x[:n], self.dummy_dims, rng))
+        others: Iterable[Rows]
+        if isinstance(rows, StreamedRows):
+            bytes_of_rows = rows.stream.n_rows * (sequence.d_in + sequence.d_out) * dtype.itemsize
+            kept = bytes_of_rows // group.size < memory // 4
+            others = StreamBlocks(rows, self.dummy_dims, size, dtype, device, group, kept)
+        else:
+            first, last = share(-(-(len(rows.x) - n) // size), group.rank, group.size)
+            part = slice(n + first * size, n + last * size)
+            others = tensors(rows, part, pad(rows.x[part], self.dummy_dims)).blocks(size)
+        return Objective(
+            sequence,
+            engine,
+            controls.inputs,
+            controls.targets,
+            controls.weights,
+            self._loss_function(),
+            others=others if n < len(rows.x) else None,
+            group=group,
+        )
 
     def _settings(self, rows: TrainingRows, rng: np.random.Generator) -> Settings:
         sigma, target = self._noise_level(rows, rng)

@@ -14,9 +14,10 @@ from sklearn.cluster import kmeans_plusplus
 
 from finemorphs._typing import Array
 
-__all__ = ["Scaling", "TrainingRows", "pad", "prepare"]
+__all__ = ["Scaling", "TrainingRows", "choose", "pad", "prepare"]
 
 _DUMMY_NOISE = 0.01
+_SEEDS_FROM = 50_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class TrainingRows:
         """Whether every row weighs 1."""
         return bool((self.weights == 1).all())
 
+    @property
+    def total(self) -> float:
+        """Sum of the weights of all rows."""
+        return float(self.weights.sum())
+
 
 def prepare(
     table: Array,
@@ -86,17 +92,18 @@ def prepare(
     n_controls = len(x)
     if subset_size is not None and subset_size < len(x):
         n_controls = subset_size
-        chosen = _choose(x, weights, subset_size, subset_method, rng)
+        chosen = choose(x, weights, subset_size, subset_method, rng)
         others = np.setdiff1d(np.arange(len(x)), chosen)
         order = np.concatenate([chosen, others])
         x, y, weights = x[order], y[order], weights[order]
     return TrainingRows(x, y, weights, n_controls, x_scaling, y_scaling)
 
 
-def pad(x: Array, n_dummies: int, n_controls: int, rng: np.random.Generator) -> Array:
-    """Append dummy columns: noise N(0, 0.01^2) on the control points, 0 on every other row."""
+def pad(x: Array, n_dummies: int, rng: np.random.Generator | None = None) -> Array:
+    """Append dummy columns: noise N(0, 0.01^2) for control points, which give an rng; else 0."""
     dummies = np.zeros((len(x), n_dummies))
-    dummies[:n_controls] = _DUMMY_NOISE * rng.standard_normal((n_controls, n_dummies))
+    if rng is not None:
+        dummies = _DUMMY_NOISE * rng.standard_normal((len(x), n_dummies))
     return np.concatenate([x, dummies], axis=1)
 
 
@@ -112,10 +119,18 @@ def _merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array
     return rows[:, : table.shape[1]], rows[:, table.shape[1] :], merged
 
 
-def _choose(x: Array, weights: Array, size: int, method: str, rng: np.random.Generator) -> Array:
-    """Indices of the control points, in increasing order."""
+def choose(x: Array, weights: Array, size: int, method: str, rng: np.random.Generator) -> Array:
+    """Indices of the control points, in increasing order.
+
+    k-means++ seeds are those of a sample of 50,000 rows (at least twenty for each control
+    point) where there are more.
+    """
+    sample = max(_SEEDS_FROM, 20 * size)
     if method == "random":
         chosen = rng.choice(len(x), size, replace=False)
+    elif len(x) > sample:
+        rows = np.sort(rng.choice(len(x), sample, replace=False))
+        chosen = rows[choose(x[rows], weights[rows], size, method, rng)]
     else:
         _, chosen = kmeans_plusplus(
             x, size, sample_weight=weights, random_state=int(rng.integers(2**31))

@@ -45,12 +45,16 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     _whole(parameters, "n_steps", 1, many=True)
     if parameters["subset_size"] is not None:
         _whole(parameters, "subset_size", 1)
+    if parameters["batch_size"] is not None:
+        _whole(parameters, "batch_size", 1)
     if parameters["dims"] is not None:
         _whole(parameters, "dims", 1, many=True)
     _real(parameters, "ridge", lambda v: v >= 0, "0 or more", many=True)
     _real(parameters, "tol", lambda v: v >= 0, "0 or more")
     if not isinstance(parameters["kernel_width"], str):
         _real(parameters, "kernel_width", lambda v: v > 0, "positive", many=True)
+    if parameters["max_memory"] is not None and not isinstance(parameters["max_memory"], str):
+        _whole(parameters, "max_memory", 1)
     if parameters["max_time"] is not None:
         _real(parameters, "max_time", lambda v: v > 0, "positive")
     noise = parameters["noise"]

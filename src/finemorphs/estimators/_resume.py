@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from finemorphs._typing import Array
+from finemorphs.distributed import Group
+from finemorphs.streams import Stream
 from finemorphs.training import Checkpoint
 
 __all__ = ["open_checkpoint"]
@@ -26,19 +28,31 @@ _FREE = {
 
 
 def open_checkpoint(
-    estimator: Any, data: dict[str, Array], rng: np.random.Generator
+    estimator: Any, data: dict[str, Array | Stream], rng: np.random.Generator, group: Group
 ) -> tuple[Checkpoint | None, np.random.Generator]:
     """The checkpoint of a fit, if it has one, and the generator of all its draws.
 
-    The generator is ``rng``, or where the fit is resumed the one that it began with.
+    The generator is ``rng``, or where the fit is resumed the one that it began with. In a
+    group both are those of rank 0, and it alone writes.
     """
+    found = _open(estimator, data, rng) if group.rank == 0 else (None, rng)
+    checkpoint, rng = group.share(found)
+    if checkpoint is not None:
+        checkpoint.writes = group.rank == 0
+    return checkpoint, rng
+
+
+def _open(
+    estimator: Any, data: dict[str, Array | Stream], rng: np.random.Generator
+) -> tuple[Checkpoint | None, np.random.Generator]:
     options = estimator.get_params(deep=False)
     path = options["checkpoint"]
     if path is None:
         return None, rng
     identity = {"estimator": type(estimator).__name__}
     identity |= {name: _plain(value) for name, value in options.items() if name not in _FREE}
-    identity |= {name: _fingerprint(array) for name, array in data.items()}
+    for name, table in data.items():
+        identity[name] = table.fingerprint() if isinstance(table, Stream) else _fingerprint(table)
     checkpoint = Checkpoint(path, identity, _seed(rng), options["resume"])
     return checkpoint, _generator(checkpoint.seed) if options["resume"] else rng
 

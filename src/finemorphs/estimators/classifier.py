@@ -42,8 +42,9 @@ class FineMorphsClassifier(ClassifierMixin, BaseFineMorphs):
     Other Parameters
     ----------------
     sequence, dims, dummy_dims, output_dims, kernel, kernel_order, kernel_width, n_steps, ridge, \
-inner_affine, subset_size, subset_method, optimizer, max_iter, tol, memory, engine, device, dtype, \
-max_time, warm_start, checkpoint, resume, callbacks, random_state, verbose
+inner_affine, subset_size, subset_method, optimizer, max_iter, tol, memory, batch_size, \
+engine, device, dtype, max_time, max_memory, warm_start, checkpoint, \
+resume, callbacks, random_state, verbose
         As in :class:`FineMorphsRegressor`.
 
     Attributes
@@ -85,10 +86,12 @@ converged_, status_, model_, n_features_in_, feature_names_in_
         max_iter: int = 2000,
         tol: float = 1e-6,
         memory: int = 25,
+        batch_size: int | None = None,
         engine: str = "auto",
         device: str = "auto",
         dtype: str = "float32",
         max_time: float | None = None,
+        max_memory: int | str | None = None,
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -114,10 +117,12 @@ converged_, status_, model_, n_features_in_, feature_names_in_
         self.max_iter = max_iter
         self.tol = tol
         self.memory = memory
+        self.batch_size = batch_size
         self.engine = engine
         self.device = device
         self.dtype = dtype
         self.max_time = max_time
+        self.max_memory = max_memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.resume = resume

@@ -13,6 +13,7 @@ from finemorphs._typing import Array, ArrayLike
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._data import TrainingRows
 from finemorphs.losses import Huber, Loss, Squared
+from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
 
 __all__ = ["FineMorphsRegressor"]
@@ -64,6 +65,9 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         Relative decrease of the objective that ends a round; 0 never does.
     memory : int, default=25
         Pairs that L-BFGS keeps.
+    batch_size : int or None, default=None
+        With a subset of control points: how many of the other rows are in work at a time. It
+        changes memory, not the result; None chooses it by ``max_memory``.
     engine : {"auto", "cpu", "cuda", "keops", "reference"}, default="auto"
         What computes the sums over pairs; "auto" takes "cuda" where there is a CUDA device.
     device : str, default="auto"
@@ -72,6 +76,9 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         Precision of training.
     max_time : float or None, default=None
         Seconds after which training ends with what it has.
+    max_memory : int, str or None, default=None
+        Bytes that blocks of rows may use, a number or text such as "4GB"; None takes half of
+        what the device has free.
     warm_start : bool, default=False
         Begin the next ``fit`` where the last one ended, module by module where shapes agree.
     checkpoint : path-like or None, default=None
@@ -146,10 +153,12 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         max_iter: int = 2000,
         tol: float = 1e-6,
         memory: int = 25,
+        batch_size: int | None = None,
         engine: str = "auto",
         device: str = "auto",
         dtype: str = "float32",
         max_time: float | None = None,
+        max_memory: int | str | None = None,
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -175,10 +184,12 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         self.max_iter = max_iter
         self.tol = tol
         self.memory = memory
+        self.batch_size = batch_size
         self.engine = engine
         self.device = device
         self.dtype = dtype
         self.max_time = max_time
+        self.max_memory = max_memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.resume = resume
@@ -188,13 +199,18 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         self.loss = loss
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike | Stream,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> FineMorphsRegressor:
         """Train on a table.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or a stream
+            A memory map, and a :class:`~finemorphs.streams.ParquetStream`, which knows its
+            responses, are read in blocks of rows as training goes; ``subset_size`` must be given.
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
         sample_weight : array-like of shape (n_samples,), optional
             A weight of 2 is the row twice, a weight of 0 the row left out.
@@ -203,6 +219,17 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         -------
         self
         """
+        if isinstance(X, np.memmap) and y is not None:
+            X = ArrayStream(X, np.asanyarray(y))
+        if isinstance(X, Stream):
+            if sample_weight is not None:
+                raise ValueError(
+                    "sample_weight is given with a stream of rows, which cannot be weighted; "
+                    "leave it out, or give arrays in memory."
+                )
+            self._fit_stream(X)
+            self._n_response_axes = 1 if X.one_response else 2
+            return self
         X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True, multi_output=True)
         y = np.asarray(y, dtype=np.float64)
         self._fit(X, y.reshape(len(y), -1), weights)
@@ -233,7 +260,9 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         if not isinstance(self.noise, str):
             return float(self.noise), None
         floor = _PAPER_FLOOR if self.noise == "paper" else 0.0
-        level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng, floor)
+        level = estimate_noise(
+            rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng, floor, rows.total
+        )
         sigma = level.sigma
         if self.warm_start and hasattr(self, "noise_"):
             sigma = min(sigma, self.noise_)

@@ -65,6 +65,7 @@ class Checkpoint:
         self._n_begun = 0
         self._next_write = 0.0
         self._failed = False
+        self.writes = True  # of several processes that train together, one does
         storage.sweep(self.path)
         if self.path.exists():
             tensors, header = self._read()
@@ -98,6 +99,8 @@ class Checkpoint:
 
     def _write(self, state: State | None) -> None:
         """A file that cannot be written is a warning: the fit is worth more than its copy."""
+        if not self.writes:
+            return
         began = time.monotonic()
         tensors: dict[str, Tensor] = {}
         header = {

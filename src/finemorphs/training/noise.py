@@ -50,6 +50,7 @@ def estimate_noise(
     y_scale: Array,
     rng: np.random.Generator,
     target_floor: float = 0.0,
+    total: float | None = None,
 ) -> NoiseLevel:
     """Sigma and the target of training for standardised rows x (n, d_X) and y (n, d_Y).
 
@@ -64,9 +65,11 @@ def estimate_noise(
         Draws the sample of rows where there are more than 50,000.
     target_floor : float, default=0.0
         Least target, in the squared units of y; the paper's is 0.01.
+    total : float, optional
+        Sum of the weights of all rows, where x and y are a sample of them.
     """
     s2 = local_variance(x, y, weights, rng)
-    sigma2 = np.sqrt(weights.sum()) * max(s2.sum() / 2, _FLOOR)
+    sigma2 = np.sqrt(weights.sum() if total is None else total) * max(s2.sum() / 2, _FLOOR)
     target = max((np.maximum(s2, _TARGET_FLOOR) * y_scale**2).sum() / 2, target_floor)
     return NoiseLevel(float(np.sqrt(sigma2)), float(target))
 

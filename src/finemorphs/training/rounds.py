@@ -174,7 +174,7 @@ class _Run:
             slopes = self._history.slopes(iteration.evaluation)
             self._past = Past(iteration.number, iteration.n_evaluations, iteration.decrease, slopes)
             self._whole_at = self._history.n_changes
-            status = self._tell()
+            status = self.objective.group.share(self._tell())
             stopped = status is not None
             if self.checkpoint is not None and (stopped or self.checkpoint.due):
                 self.checkpoint.keep(self._state(sigma))
