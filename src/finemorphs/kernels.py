@@ -36,6 +36,8 @@ _MATERN: dict[int, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 MATERN_ORDERS = tuple(_MATERN)
 
+_FAR = 1e4  # where e^-u is 0 in any precision, and a power of u is still a number
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -105,6 +107,7 @@ class Kernel:
 
 
 def _polynomial(coefficients: tuple[float, ...], u: Tensor) -> Tensor:
+    u = u.clamp(max=_FAR)
     result = torch.full_like(u, coefficients[-1])
     for c in reversed(coefficients[:-1]):
         result = result * u + c

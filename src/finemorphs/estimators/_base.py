@@ -25,6 +25,7 @@ from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._memory import block_size, budget
 from finemorphs.estimators._model import Model
+from finemorphs.estimators._numbers import check_range, refuse_masked
 from finemorphs.estimators._parameters import check_parameters, generator
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
@@ -127,7 +128,9 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ) -> tuple[Array, Array, Array]:
         """Parameters, table, responses and weights as ``fit`` needs them."""
         check_parameters(self.get_params(deep=False))
+        refuse_masked(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=_MIN_ROWS, **options)
+        check_range("X", X)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.subset_size is not None and self.subset_size > len(X):
             raise ValueError(

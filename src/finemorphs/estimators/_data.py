@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from finemorphs._typing import Array
+from finemorphs.estimators._numbers import check_spread
 
 __all__ = ["Scaling", "TrainingRows", "choose", "pad", "prepare"]
 
@@ -88,6 +89,7 @@ def prepare(
     y_scaling = Scaling(np.zeros(n_responses), np.ones(n_responses))
     if standardise_responses:
         y_scaling = Scaling.of(responses, weights)
+        check_spread("y", y_scaling.scale)
     x, y = x_scaling.apply(table), y_scaling.apply(responses)
     n_controls = len(x)
     if subset_size is not None and subset_size < len(x):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._model import Model
+from finemorphs.estimators._numbers import check_range, refuse_masked
 
 __all__ = ["Inside"]
 
@@ -141,7 +142,9 @@ class Inside:
 
     def _ready(self, X: ArrayLike) -> tuple[Array, Engine, torch.device]:
         check_is_fitted(self)
+        refuse_masked(X=X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
+        check_range("X", X)
         return X, *choose_engine(self.engine, self.device)
 
     def _check_diffeos(self) -> None:

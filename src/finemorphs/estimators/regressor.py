@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._data import TrainingRows
+from finemorphs.estimators._numbers import check_range
 from finemorphs.losses import Huber, Loss, Squared
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
@@ -232,6 +233,7 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
             return self
         X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True, multi_output=True)
         y = np.asarray(y, dtype=np.float64)
+        check_range("y", y)
         self._fit(X, y.reshape(len(y), -1), weights)
         self._n_response_axes = y.ndim
         return self
