@@ -22,11 +22,13 @@ from finemorphs._typing import Array, ArrayLike
 from finemorphs.distributed import Group, joined
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
+from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._memory import block_size, budget
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._numbers import check_range, refuse_masked
 from finemorphs.estimators._parameters import check_parameters, generator
+from finemorphs.estimators._program import record
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
 from finemorphs.estimators._stream import StreamBlocks, StreamedRows, prepare_stream
@@ -273,3 +275,37 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Write the fitted model to a file that :func:`finemorphs.load` reads; no pickle."""
         check_is_fitted(self)
         storage.write(path, *describe(self), VERSION)
+
+    def export(self, path: str | os.PathLike[str], format: str = "onnx") -> None:
+        """Write the prediction function for serving without this library.
+
+        Parameters
+        ----------
+        path : path-like
+        format : {"onnx", "torch"}, default="onnx"
+            "onnx" for any ONNX runtime (needs ``finemorphs[export]``), "torch" for
+            ``torch.export.load(path).module()``.
+
+        Notes
+        -----
+        The input ``X`` and the output are in single precision, and the number of rows is free.
+        The output is what ``predict`` gives, or ``predict_proba`` for a classifier; the labels
+        of the classes and the names of the features are in the file's metadata.
+        """
+        check_is_fitted(self)
+        if format not in FORMATS:
+            raise ValueError(f"format={format!r} is not known; use 'onnx' or 'torch'.")
+        classes = getattr(self, "classes_", None)
+        names = getattr(self, "feature_names_in_", None)
+        flat = getattr(self, "_n_response_axes", 2) == 1
+        signature = Signature(
+            n_features=self.n_features_in_,
+            output="y" if classes is None else "probabilities",
+            columns=() if flat else (len(self.model_.y_scaling.mean),),
+            metadata={
+                "features": None if names is None else [str(name) for name in names],
+                "classes": None if classes is None else classes.tolist(),
+            },
+        )
+        tape = record(self.model_, flat, probabilities=classes is not None)
+        FORMATS[format](path, tape, signature)
