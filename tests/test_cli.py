@@ -6,6 +6,7 @@ import csv
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import finemorphs
 from finemorphs import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.cli import _use
 from finemorphs.cli._app import make_app
+from finemorphs.cli._look import PLOTS
 from finemorphs.cli._options import EstimatorOption, estimator_options
 from finemorphs.tables import Recipe, read_chunks, read_table
 
@@ -139,6 +141,23 @@ def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
     text = run("info", fitted / "m.st").stdout
     for words in ("ADA", "A0", "6 -> 6", "D1", "0.5", "54 rows of train.csv", "training RMSE"):
         assert words in text
+
+
+def test_report_and_every_plot_are_written(fitted: Path) -> None:
+    model, data = fitted / "m.st", fitted / "train.csv"
+    result = run("report", model, data, "--out", fitted / "r.html")
+    assert result.exit_code == 0, result.output
+    assert "y: ADA on train.csv" in (fitted / "r.html").read_text("utf-8")
+    for kind in PLOTS:
+        out = fitted / f"{kind}.{'html' if kind == 'space' else 'svg'}"
+        result = run("plot", model, data, "--kind", kind, "--out", out)
+        assert result.exit_code == 0, result.output
+        assert out.stat().st_size > 1000
+    call = ["plot", model, data, "--out", fitted / "x.png"]
+    assert "--kind 'pie' is not known" in failed(*call, "--kind", "pie")
+    assert "does not fit --kind space" in failed(*call, "--kind", "space")
+    help_text = " ".join(run("plot", "--help").stdout.replace("\u2502", " ").split())
+    assert all(kind in help_text for kind in PLOTS)
 
 
 def test_several_targets(cwd: Path) -> None:
@@ -380,11 +399,18 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_demo_needs_no_extra(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("finemorphs.cli._demo.find_spec", lambda name: None)
     for extra in ("matplotlib", "matplotlib.pyplot", "plotly"):
         monkeypatch.setitem(sys.modules, extra, None)
     result = run("demo", "--out", "d")
     assert result.exit_code == 0, result.output
-    assert {"rings-train.csv", "rings-test.csv", "rings.safetensors"} <= {
-        path.name for path in (cwd / "d").iterdir()
+    assert {path.name for path in (cwd / "d").iterdir()} == {
+        "rings-train.csv",
+        "rings-test.csv",
+        "rings.safetensors",
+        "report.html",
     }
-    assert float(result.stdout.split()[-1]) > 0.9
+    r2 = re.search(r"height +[\d.]+ +[\d.]+ +([\d.]+)", result.stdout)
+    assert r2 is not None
+    assert float(r2[1]) > 0.9
+    assert "pip install 'finemorphs[plots]'" in result.stdout

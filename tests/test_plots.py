@@ -7,9 +7,23 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
-from finemorphs.plots import plot_panels, plot_reshaping
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor
+from finemorphs.plots import (
+    plot_convergence,
+    plot_displacement,
+    plot_flow,
+    plot_panels,
+    plot_predictions,
+    plot_reshaping,
+    plot_sensitivity,
+    plot_singular_values,
+    plot_space,
+    plot_trajectories,
+    plot_volume,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +141,139 @@ def test_panels_that_are_left_over_are_empty(rng: np.random.Generator) -> None:
     assert len(panels[0].figure.axes) == 4 + 1
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         plot_panels([*states, rng.normal(size=(8, 2))], np.arange(9.0))
+
+
+# --- pictures of a fitted model -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[pd.DataFrame, np.ndarray]:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = X[:, 0] + np.sin(X[:, 1])
+    return pd.DataFrame(X, columns=["a$b", "second", "third"]), y
+
+
+@pytest.fixture(scope="module")
+def model(data: tuple[pd.DataFrame, np.ndarray]) -> FineMorphsRegressor:
+    options = {"max_iter": 15, "n_steps": 4, "random_state": 0, "engine": "reference"}
+    return FineMorphsRegressor("ADDA", kernel_width=[0.3, 0.8], **options).fit(*data)
+
+
+def test_flow_panels_are_the_states_over_time(model: FineMorphsRegressor, data: tuple) -> None:
+    panels = plot_flow(model, *data, module="D2", n_panels=3)
+    assert [ax.get_title() for ax in panels] == ["D2, t = 0", "D2, t = 0.5", "D2, t = 1"]
+    assert len(plot_flow(model, *data, n_panels=50)) == 5
+    path = [states for name, _, states in model.trajectory(data[0]) if name == "D2"]
+    spread = np.linalg.norm(drawn(panels[2]) - drawn(panels[0]), axis=1).max()
+    assert spread <= np.linalg.norm(path[-1] - path[0], axis=1).max() * (1 + 1e-9)
+    with pytest.raises(ValueError, match="module='D9' is no D module"):
+        plot_flow(model, *data, module="D9")
+
+
+@pytest.mark.parametrize("n_components", [2, 3])
+def test_trajectories_end_in_the_last_states(
+    model: FineMorphsRegressor, data: tuple, n_components: int
+) -> None:
+    ax = plot_trajectories(model, *data, n_components=n_components)
+    assert ax.name == ("3d" if n_components == 3 else "rectilinear")
+    assert len(ax.lines) == 40
+    assert len(np.ravel(ax.lines[0].get_xdata())) == 5
+    ends = ax.collections[0].get_offsets()[:, 0] if n_components == 2 else drawn(ax)[:, 0]
+    last = [
+        np.ravel(line.get_data_3d()[0] if n_components == 3 else line.get_xdata())[-1]
+        for line in ax.lines
+    ]
+    np.testing.assert_allclose(np.sort(last), np.sort(ends))
+    with pytest.raises(ValueError, match="give 2 or 3"):
+        plot_trajectories(model, *data, n_components=4)
+
+
+def test_boxes_show_the_medians_of_each_diffeomorphism(
+    model: FineMorphsRegressor, data: tuple
+) -> None:
+    def medians(ax: object) -> list[float]:
+        return [line.get_ydata()[0] for line in ax.lines if line.get_color() == "C0"]  # type: ignore[attr-defined]
+
+    ax = plot_volume(model, data[0])
+    np.testing.assert_allclose(medians(ax), np.median(model.log_det(data[0]), axis=0))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["D1", "D2"]
+    walk = model.trajectory(data[0])
+    paths = [[states for name, _, states in walk if name == d] for d in ("D1", "D2")]
+    expected = [np.median(np.linalg.norm(p[-1] - p[0], axis=1)) for p in paths]
+    np.testing.assert_allclose(medians(plot_displacement(model, data[0])), expected)
+
+
+def test_predictions_and_residuals(model: FineMorphsRegressor, data: tuple) -> None:
+    X, y = data
+    left, right = plot_predictions(model, X, y)
+    predicted = model.predict(X)
+    np.testing.assert_allclose(left.collections[0].get_offsets(), np.column_stack([y, predicted]))
+    np.testing.assert_allclose(
+        right.collections[0].get_offsets(), np.column_stack([predicted, y - predicted])
+    )
+    own = plt.subplots(1, 2)[1]
+    assert plot_predictions(model, X, y, axes=own)[0] is own[0]
+
+
+def test_convergence_shows_the_parts_of_the_objective(model: FineMorphsRegressor) -> None:
+    ax = plot_convergence(model)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), model.history_["objective"])
+    assert ax.get_legend().get_texts()[0].get_text() == "objective"
+    assert ax.get_yscale() == "log"
+
+
+def test_singular_values_are_those_of_the_matrices(model: FineMorphsRegressor) -> None:
+    ax = plot_singular_values(model)
+    first = model.model_.sequence.affines[0]
+    matrix = first.views(model.model_.sequence.split(model.model_.theta)[0])[0].double().numpy()
+    values = np.linalg.eigvalsh(matrix.T @ matrix)[::-1] ** 0.5
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), values, rtol=1e-6)
+    assert [line.get_label() for line in ax.lines] == ["A0", "A2"]
+
+
+def test_sensitivities_come_from_the_jacobian(model: FineMorphsRegressor, data: tuple) -> None:
+    ax = plot_sensitivity(model, data[0])
+    X = data[0].to_numpy()
+    slopes = model.jacobian(data[0]).reshape(40, 3)
+    effect = np.sqrt((slopes**2).mean(0)) * X.std(0) / model.predict(data[0]).std()
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], np.sort(effect)[::-1])
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [data[0].columns[i] for i in np.argsort(-effect)]
+    ax.figure.canvas.draw()
+
+
+def test_space_has_a_frame_for_every_moment(model: FineMorphsRegressor, data: tuple) -> None:
+    figure = plot_space(model, *data, label="y")
+    assert len(figure.frames) == 1 + 1 + 4 + 4 + 1
+    assert len(figure.layout.sliders[0].steps) == len(figure.frames)
+    assert len(figure.frames[0].data[0].x) == 40
+
+
+def test_a_sequence_without_the_module_is_refused(data: tuple) -> None:
+    options = {"max_iter": 3, "n_steps": 2, "engine": "reference"}
+    affine = FineMorphsRegressor("A", **options).fit(*data)
+    for draw in (plot_volume, plot_displacement):
+        with pytest.raises(ValueError, match="no D module"):
+            draw(affine, data[0])
+    with pytest.raises(ValueError, match="no D module"):
+        plot_flow(affine, *data)
+    flow = FineMorphsRegressor("D", dummy_dims=0, output_dims=2, **options).fit(*data)
+    with pytest.raises(ValueError, match="no A module"):
+        plot_singular_values(flow)
+
+
+def test_classifiers_can_be_drawn(data: tuple) -> None:
+    X, y = data
+    labels = y > 0
+    model = FineMorphsClassifier(max_iter=5, n_steps=2, engine="reference").fit(X, labels)
+    plot_flow(model, X, labels)
+    plot_sensitivity(model, X)
+    plot_convergence(model)
+
+
+def test_without_plotly_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, model: FineMorphsRegressor, data: tuple
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ImportError, match=r"pip install finemorphs\[plots\]"):
+        plot_space(model, *data)

@@ -14,8 +14,8 @@ import pytest
 from _browser import Browser, find_chromium
 
 from finemorphs import FineMorphsClassifier, FineMorphsRegressor
+from finemorphs.plots._frames import encode, frames_of
 from finemorphs.report import write_report
-from finemorphs.report._frames import encode, frames_of
 from finemorphs.report._svg import Chart, bars, number, ticks
 
 NASTY = ["<script>alert(1)</script>", "a&b\"'", "</script><img src=x onerror=alert(2)>"]

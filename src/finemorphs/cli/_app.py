@@ -38,7 +38,7 @@ def make_app(with_fit_options: bool = True) -> typer.Typer:
     )
     app.callback()(_program)
     app.command("fit")(_with_estimator_options(fit) if with_fit_options else command(fit))
-    for function in (predict, evaluate, info, report, demo):
+    for function in (predict, evaluate, info, report, plot, demo):
         app.command()(command(function))
     app.command(
         context_settings={
@@ -162,6 +162,25 @@ def report(
     from finemorphs.cli._look import report_file
 
     report_file(model, data, out, screen)
+
+
+def plot(
+    screen: Screen,
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf; space: .html.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="flow, reshaping, trajectories, space, displacement, volume, predictions, "
+            "sensitivity, convergence or singular-values."
+        ),
+    ] = "flow",
+) -> None:
+    """Draw one picture of the model at work on a table."""
+    from finemorphs.cli._look import plot_file
+
+    plot_file(model, data, kind, out, screen)
 
 
 def demo(

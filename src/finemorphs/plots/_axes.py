@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["pyplot"]
+__all__ = ["new_axes", "pyplot"]
 
 
 def pyplot() -> Any:
@@ -16,3 +16,9 @@ def pyplot() -> Any:
             "plots need matplotlib, which is not installed; pip install finemorphs[plots]."
         ) from error
     return plt
+
+
+def new_axes(projection: str | None = None) -> Any:
+    """Axes of a new figure."""
+    figure = pyplot().figure(layout="constrained")
+    return figure.add_subplot(projection=projection)

@@ -11,7 +11,8 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_s
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length
 
 from finemorphs._typing import Array, ArrayLike
-from finemorphs.modules import Affine, Diffeo
+from finemorphs.modules import Diffeo
+from finemorphs.plots._measures import displacements, effects, singular_values, volumes
 
 __all__ = ["Answer", "Measure", "answers_of", "measures_of", "sample_rows", "sensitivities_of"]
 
@@ -71,50 +72,34 @@ def sample_rows(n: int, most: int) -> Array:
 def measures_of(estimator: Any, X: ArrayLike) -> list[Measure]:
     """Every module with its size, and what it does to a sample of the rows."""
     X = _some(X)
-    model = estimator.model_
-    walk = estimator.trajectory(X)
-    volumes = iter(estimator.log_det(X).T)
+    moved, grown = displacements(estimator, X), volumes(estimator, X)
+    singular = singular_values(estimator)
     measures = []
-    for module, theta in zip(
-        model.sequence.modules, model.sequence.split(model.theta), strict=True
-    ):
+    for module in estimator.model_.sequence.modules:
+        place = {"name": module.name, "d_in": module.d_in, "d_out": module.d_out}
         if isinstance(module, Diffeo):
-            path = [states for name, _, states in walk if name == module.name]
-            lengths = np.linalg.norm(path[-1] - path[0], axis=1)
-            kernel = module.kernel
-            details = f"width {kernel.width:g}, {module.n_steps} steps, {module.n_controls} points"
+            width, steps = module.kernel.width, module.n_steps
             measure = Measure(
-                module.name,
-                "diffeomorphism",
-                module.dim,
-                module.dim,
-                details,
-                displacement=_quantiles(lengths),
-                volume=_quantiles(np.exp(next(volumes))),
+                **place,
+                kind="diffeomorphism",
+                details=f"width {width:g}, {steps} steps, {module.n_controls} points",
+                displacement=_quantiles(moved[module.name]),
+                volume=np.exp(_quantiles(grown[module.name])),
             )
         else:
-            assert isinstance(module, Affine)
-            matrix = module.views(theta)[0].double().numpy()
-            singular = np.linalg.svd(matrix, compute_uv=False)
-            details = f"ridge {module.ridge:g}"
             measure = Measure(
-                module.name, "affine", module.d_in, module.d_out, details, singular=singular
+                **place,
+                kind="affine",
+                details=f"ridge {module.ridge:g}",
+                singular=singular[module.name],
             )
         measures.append(measure)
     return measures
 
 
 def sensitivities_of(estimator: Any, X: ArrayLike) -> tuple[list[str], Array]:
-    """Names of the features, and the effect of each on the prediction, the largest first.
-
-    The effect is the root mean square of the derivative times the standard deviation of the
-    feature over that of the prediction; of several responses the mean is taken.
-    """
-    table = estimator.sensitivity(_some(X))
-    n = estimator.n_features_in_
-    effects = table["effect"].reshape(-1, n).mean(0)
-    order = np.argsort(-effects, kind="stable")
-    return [str(name) for name in table["feature"][:n][order]], effects[order]
+    """Names of the features, and the effect of each on the prediction, the largest first."""
+    return effects(estimator, _some(X))
 
 
 def _some(X: ArrayLike) -> ArrayLike:

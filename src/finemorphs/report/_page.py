@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing
 
 from finemorphs._typing import Array, ArrayLike
 from finemorphs._version import __version__
+from finemorphs.plots._frames import frames_of
 from finemorphs.report import _sections as sections
-from finemorphs.report._frames import frames_of
 from finemorphs.report._numbers import (
     Answer,
     answers_of,

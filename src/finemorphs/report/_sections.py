@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from finemorphs._typing import Array
-from finemorphs.report._frames import Frame, encode
+from finemorphs.plots._frames import Frame, encode
 from finemorphs.report._numbers import Answer, Measure, sample_rows
 from finemorphs.report._svg import Chart, bars, number
 
