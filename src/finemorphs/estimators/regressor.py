@@ -13,6 +13,7 @@ from finemorphs._typing import Array, ArrayLike
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._data import TrainingRows
 from finemorphs.estimators._numbers import check_range
+from finemorphs.estimators._stream import SAMPLE
 from finemorphs.losses import Huber, Loss, Squared
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
@@ -210,8 +211,9 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a stream
-            A memory map, and a :class:`~finemorphs.streams.ParquetStream`, which knows its
-            responses, are read in blocks of rows as training goes; ``subset_size`` must be given.
+            A memory map of more than 100,000 rows, and a
+            :class:`~finemorphs.streams.ParquetStream`, which knows its responses, are read in
+            blocks of rows as training goes; ``subset_size`` must be given.
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
         sample_weight : array-like of shape (n_samples,), optional
             A weight of 2 is the row twice, a weight of 0 the row left out.
@@ -220,7 +222,8 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         -------
         self
         """
-        if isinstance(X, np.memmap) and y is not None:
+        # Smaller maps are arrays: joblib hands arrays to its workers as maps.
+        if isinstance(X, np.memmap) and y is not None and len(X) > SAMPLE:
             X = ArrayStream(X, np.asanyarray(y))
         if isinstance(X, Stream):
             if sample_weight is not None:
