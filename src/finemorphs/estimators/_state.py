@@ -1,6 +1,7 @@
 """A fitted estimator as tensors and a header, and back: the content of a model file.
 
-tensors   theta, centers.0 .. (a D module each), x_mean, x_scale, y_mean, y_scale, history.*
+tensors   theta, centers.0 .. (a D module each), x_mean, x_scale, y_mean, y_scale, history.*,
+          conformity_scores
 header    estimator, parameters, sequence, modules, fitted attributes, feature names, classes
 
 Nothing in a file is taken on trust: :func:`restore` compares every field with what the others
@@ -65,6 +66,8 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "y_scale": model.y_scaling.scale,
     }
     arrays |= {f"history.{name}": column for name, column in estimator.history_.items()}
+    if hasattr(estimator, "conformity_scores_"):
+        arrays["conformity_scores"] = estimator.conformity_scores_
     tensors |= {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     names = getattr(estimator, "feature_names_in_", None)
     parameters = estimator.get_params(deep=False)
@@ -104,6 +107,10 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     estimator.model_ = _restore_model(sequence, tensors, estimator.n_features_in_)
     estimator.sequence_ = sequence.notation
     estimator.history_ = _restore_history(tensors, estimator.n_iter_)
+    if "conformity_scores" in tensors:
+        estimator.conformity_scores_ = _restore_scores(
+            tensors, len(estimator.model_.y_scaling.mean)
+        )
     if "classes" in header:
         n_classes = len(estimator.model_.y_scaling.mean)
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_classes)
@@ -146,6 +153,12 @@ def _restore_model(sequence: ModuleSequence, tensors: dict[str, Tensor], n_featu
         scalings.append(Scaling(mean, scale))
     centers = tuple(tensors[f"centers.{i}"] for i in range(len(sequence.diffeos)))
     return Model(sequence, tensors["theta"], centers, *scalings)
+
+
+def _restore_scores(tensors: dict[str, Tensor], n_responses: int) -> Array:
+    scores = tensors["conformity_scores"]
+    check_tensor(tensors, "conformity_scores", (scores.shape[0], n_responses), torch.float64)
+    return scores.numpy()
 
 
 def _restore_history(tensors: dict[str, Tensor], length: int) -> dict[str, Array]:

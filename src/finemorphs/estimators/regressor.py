@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._data import TrainingRows
+from finemorphs.estimators._intervals import Intervals
 from finemorphs.estimators._numbers import check_range
 from finemorphs.estimators._stream import SAMPLE
 from finemorphs.losses import Huber, Loss, Squared
@@ -24,7 +25,7 @@ _LOSSES: dict[str, type[Loss]] = {"squared": Squared, "huber": Huber}
 _PAPER_FLOOR = 0.01  # least mean squared error that the paper's rounds ask for, in any units
 
 
-class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
+class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     """Regression by a sequence of affine and diffeomorphic maps, trained as optimal control.
 
     The rows are standardised, padded with dummy columns, carried through the modules of the
@@ -122,6 +123,8 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         Why training ended, as a sentence.
     model_ : Model
         The numbers behind the predictions.
+    conformity_scores_ : ndarray of shape (n_rows, n_responses)
+        Absolute errors on the rows of :meth:`calibrate`, once that was called.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only where X has column names.
@@ -222,6 +225,7 @@ class FineMorphsRegressor(RegressorMixin, BaseFineMorphs):
         -------
         self
         """
+        self.__dict__.pop("conformity_scores_", None)  # of another model
         # Smaller maps are arrays: joblib hands arrays to its workers as maps.
         if isinstance(X, np.memmap) and y is not None and len(X) > SAMPLE:
             X = ArrayStream(X, np.asanyarray(y))
