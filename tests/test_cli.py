@@ -147,7 +147,9 @@ def test_report_and_every_plot_are_written(fitted: Path) -> None:
     model, data = fitted / "m.st", fitted / "train.csv"
     result = run("report", model, data, "--out", fitted / "r.html")
     assert result.exit_code == 0, result.output
-    assert "y: ADA on train.csv" in (fitted / "r.html").read_text("utf-8")
+    text = (fitted / "r.html").read_text("utf-8")
+    assert "<h1>y by ADA</h1><p>60 rows of train.csv</p>" in text
+    assert "On rows held out of training: finemorphs RMSE" in text
     for kind in PLOTS:
         out = fitted / f"{kind}.{'html' if kind == 'space' else 'svg'}"
         result = run("plot", model, data, "--kind", kind, "--out", out)

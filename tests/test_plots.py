@@ -184,6 +184,9 @@ def test_trajectories_end_in_the_last_states(
         for line in ax.lines
     ]
     np.testing.assert_allclose(np.sort(last), np.sort(ends))
+    turned = plot_trajectories(model, *data, n_components=n_components, response_axis=True)
+    last_label = turned.get_zlabel() if n_components == 3 else turned.get_ylabel()
+    assert last_label == "response"
     with pytest.raises(ValueError, match="give 2 or 3"):
         plot_trajectories(model, *data, n_components=4)
 

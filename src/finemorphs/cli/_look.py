@@ -40,9 +40,15 @@ def report_file(model: Path, data: Path, out: Path, screen: Screen) -> None:
     table = read_table(data)
     X, y, rows = known_rows(recipe, table, screen)
     cells = {column.name: [table[column.name].text()[i] for i in rows] for column in recipe.columns}
-    title = f"{', '.join(recipe.targets)}: {estimator.sequence_} on {data.name}"
     write_report(
-        out, estimator, X, y, targets=recipe.targets, title=title, cells=cells, row_numbers=rows + 1
+        out,
+        estimator,
+        X,
+        y,
+        targets=recipe.targets,
+        source=data.name,
+        cells=cells,
+        row_numbers=rows + 1,
     )
     screen.say(f"wrote {out} ({out.stat().st_size / 1e6:.2g} MB); open it in a browser")
 

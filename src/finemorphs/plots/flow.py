@@ -10,13 +10,15 @@ from sklearn.utils import check_array, check_consistent_length
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.plots import _measures
 from finemorphs.plots._axes import new_axes
-from finemorphs.plots._projection import pad_columns, principal_axes
+from finemorphs.plots._projection import pad_columns, principal_axes, response_axes
 from finemorphs.plots.reshaping import plot_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_displacement", "plot_flow", "plot_trajectories", "plot_volume"]
+
+_LABELS = ("xlabel", "ylabel", "zlabel")
 
 
 def plot_flow(
@@ -70,6 +72,7 @@ def plot_trajectories(
     *,
     module: str | None = None,
     n_components: int = 2,
+    response_axis: bool = False,
     ax: Axes | None = None,
     cmap: str = "viridis",
 ) -> Axes:
@@ -86,6 +89,8 @@ def plot_trajectories(
         Such as "D2"; the first D module by default.
     n_components : {2, 3}, default=2
         Principal axes of all states that are drawn.
+    response_axis : bool, default=False
+        The last of them is the direction in which the response is linear in the last states.
     ax : matplotlib axes, optional
         With ``projection="3d"`` for three components.
     cmap : str, default="viridis"
@@ -99,16 +104,14 @@ def plot_trajectories(
     name, path = _path(estimator, X, module)
     y = check_array(y, ensure_2d=False, dtype=float).ravel()
     check_consistent_length(y, path[0])
-    points = pad_columns(principal_axes(path.reshape(-1, path.shape[2])), n_components)
-    points = points.reshape(*path.shape[:2], n_components)
+    points, labels = _project(path, y, n_components, response_axis)
     ax = ax or new_axes(projection="3d" if n_components == 3 else None)
     colouring: dict[str, Any] = {"c": y, "cmap": cmap, "s": 10, "linewidths": 0, "zorder": 3}
     ends = ax.scatter(*points[-1].T, **colouring)
     colours = ends.get_cmap()(ends.norm(y))
     for row in range(points.shape[1]):
         ax.plot(*points[:, row].T, color=colours[row], linewidth=0.8, alpha=0.5)
-    labels = [f"PC {i}" for i in range(1, n_components + 1)]
-    ax.set(title=f"trajectories through {name}", xlabel=labels[0], ylabel=labels[1])
+    ax.set(title=f"trajectories through {name}", **dict(zip(_LABELS, labels, strict=False)))
     ax.figure.colorbar(ends, ax=ax, label="response")
     return ax
 
@@ -154,6 +157,21 @@ def plot_volume(estimator: Any, X: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.axhline(0, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
     ax.set(title="local change of volume", ylabel="log |det Jacobian|")
     return ax
+
+
+def _project(
+    path: Array, y: Array, n_components: int, response_axis: bool
+) -> tuple[Array, list[str]]:
+    """The states in a few axes, and what the axes are called."""
+    stack = path.reshape(-1, path.shape[2])
+    labels = [f"PC {i}" for i in range(1, n_components + 1)]
+    if response_axis:
+        turned = response_axes(stack, y, fitted=path[-1])
+        points = turned[:, [*range(n_components - 1), 2]]
+        labels[-1] = "response"
+    else:
+        points = pad_columns(principal_axes(stack), n_components)
+    return points.reshape(*path.shape[:2], n_components), labels
 
 
 def _boxes(ax: Axes | None, columns: dict[str, Array]) -> Axes:

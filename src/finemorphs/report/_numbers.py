@@ -82,7 +82,7 @@ def measures_of(estimator: Any, X: ArrayLike) -> list[Measure]:
             measure = Measure(
                 **place,
                 kind="diffeomorphism",
-                details=f"width {width:g}, {steps} steps, {module.n_controls} points",
+                details=f"width {width:g}, {steps} steps",
                 displacement=_quantiles(moved[module.name]),
                 volume=np.exp(_quantiles(grown[module.name])),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -32,6 +33,7 @@ __all__ = ["write_report"]
 _VIEW_NUMBERS = 2_500_000  # 16-bit coordinates in the file; 6.7 MB as text
 _VIEW_ROWS = 5000
 _WORST = 20
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def write_report(
@@ -42,6 +44,7 @@ def write_report(
     *,
     targets: Sequence[str] | None = None,
     title: str | None = None,
+    source: str | None = None,
     cells: Mapping[str, Sequence[str]] | None = None,
     row_numbers: ArrayLike | None = None,
 ) -> None:
@@ -57,7 +60,9 @@ def write_report(
     targets : sequence of str, optional
         Names of the responses.
     title : str, optional
-        The heading of the page.
+        The heading of the page; the responses and the sequence by default.
+    source : str, optional
+        Where the rows are from.
     cells : mapping of str to sequence of str, optional
         Columns to show beside the worst predicted rows; those of X by default.
     row_numbers : array-like of int, optional
@@ -68,12 +73,14 @@ def write_report(
     answers = answers_of(estimator, X, y, names)
     n = len(answers[0].observed)
     numbers = np.arange(1, n + 1) if row_numbers is None else np.asarray(row_numbers)
-    title = title or f"{', '.join(names)} by {estimator.sequence_}"
+    title = title or f"{', '.join(names)} by {_pretty(estimator.sequence_)}"
+    origin = f"<p>{n} rows of {escape(source)}</p>" if source else ""
+    summary = origin + _summary(estimator, answers)
     body = "".join(
         f"<section><h2>{heading}</h2>{content}</section>\n"
         for heading, content in _parts(estimator, X, answers, cells, numbers)
     )
-    Path(path).write_text(_document(title, _summary(estimator, answers), body), "utf-8")
+    Path(path).write_text(_document(title, summary, body), "utf-8")
 
 
 def _parts(
@@ -153,11 +160,28 @@ def _summary(estimator: Any, answers: list[Answer]) -> str:
         for score, value in a.scores.items()
     ]
     facts += [
-        ("rows in this report", f"{len(answers[0].observed)}"),
+        ("rows", f"{len(answers[0].observed)}"),
         ("inputs", f"{estimator.n_features_in_}"),
         ("control points", f"{sequence.n_controls}"),
     ]
-    return sections.tiles(facts)
+    return sections.tiles(facts) + _held_out(getattr(estimator, "notes_", None) or {})
+
+
+def _held_out(notes: Mapping[str, Any]) -> str:
+    """The scores that ``finemorphs fit`` kept with the model."""
+    kept = notes.get("scores") or {}
+    if not kept:
+        return ""
+    sentences = []
+    for name, values in kept.items():
+        scores = (f"{k} {number(v)}" for one in values for k, v in one.items() if v is not None)
+        sentences.append(f"{escape(str(name))} {escape(', '.join(scores))}")
+    return f'<p class="soft">On rows held out of training: {"; ".join(sentences)}.</p>'
+
+
+def _pretty(notation: str) -> str:
+    """Powers as the paper writes them: AD²A for AD^2A."""
+    return re.sub(r"\^(\d+)", lambda power: power[1].translate(_RAISED), notation)
 
 
 def _view_rows(estimator: Any, n: int) -> Array:

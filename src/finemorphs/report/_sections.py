@@ -67,7 +67,7 @@ def modules(measures: Sequence[Measure]) -> str:
             m.details,
             _spread(m.displacement),
             _spread(m.volume),
-            "" if m.singular is None else f"{number(m.singular[-1])} … {number(m.singular[0])}",
+            "" if m.singular is None else _range(m.singular),
         ]
         for m in measures
     ]
@@ -168,7 +168,7 @@ def convergence(history: Mapping[str, Array]) -> str:
         (bottom, top),
         ("iteration", "cost"),
         log=True,
-        size=(640.0, 300.0),
+        size=(520.0, 300.0),
     )
     for name, kind in parts.items():
         chart.line(x, history[name], kind)
@@ -246,8 +246,13 @@ def _floats(values: Array) -> str:
 def _spread(quantiles: Array | None) -> str:
     if quantiles is None:
         return ""
-    low, middle, high = map(number, quantiles.tolist())
+    low, middle, high = (number(value, 3) for value in quantiles.tolist())
     return f"{middle} ({low} … {high})"
+
+
+def _range(singular: Array) -> str:
+    largest, smallest = number(singular[0], 3), number(singular[-1], 3)
+    return largest if len(singular) == 1 else f"{smallest} … {largest}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,11 +14,11 @@ __all__ = ["Chart", "bars", "number", "ticks"]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 10.0, 40.0
 
 
-def number(value: float) -> str:
-    """A number as people write it: four digits, no exponent where none is needed."""
+def number(value: float, digits: int = 4) -> str:
+    """A number as people write it: few digits, no exponent where none is needed."""
     if not math.isfinite(value):
         return "\u2013"
-    text = f"{value:.4g}"
+    text = f"{value:.{digits}g}"
     return text.replace("-", "\u2212") if "e" not in text else text
 
 
@@ -121,7 +121,8 @@ class Chart:
             return ticks(*self._ylim)
         low, high = math.floor(self._ylim[0]), math.ceil(self._ylim[1])
         step = max(1, round((high - low) / 5))
-        return [float(k) for k in range(low, high + 1, step) if k <= self._ylim[1] + 1e-9]
+        inside = (self._ylim[0] - 1e-9, self._ylim[1] + 1e-9)
+        return [float(k) for k in range(low, high + 1, step) if inside[0] <= k <= inside[1]]
 
     def _text(self, x: float, y: float, text: str, anchor: str, kind: str = "tick") -> None:
         self._parts.append(
