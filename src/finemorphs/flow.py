@@ -41,6 +41,7 @@ __all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", 
 
 # Added to the unit diagonal of K_SS before it is factorised.
 _RIDGE = 1e-4
+_MATRIX_NUMBERS = 2**24  # in matrices K_SS of several steps that are factorised together
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def backward(
         torch.mul(pullback, step, out=gradient[i])
         costates = costates + step * change
         if metric_gradient is not None and load is not None:
-            metric_gradient[i] = _solve(kernel, states, pullback / 2)
+            torch.mul(pullback, 0.5, out=metric_gradient[i])
+    if metric_gradient is not None and load is not None:
+        _solve(kernel, trajectory.states, metric_gradient)
     return Adjoint(costates, gradient, metric_gradient)
 
 
@@ -153,10 +156,10 @@ def transport_back(
     return costates
 
 
-def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> Tensor:
-    """(K_SS + ridge I)^-1 right, in double precision."""
-    centers = centers.double()
-    matrix = kernel.value(torch.cdist(centers, centers) / kernel.width)
-    matrix.diagonal().add_(_RIDGE)
-    factor = torch.linalg.cholesky(matrix)
-    return torch.cholesky_solve(right.double(), factor).to(right.dtype)
+def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> None:
+    """(K_SS + ridge I)^-1 right of every step, in place, in double precision."""
+    at_once = max(1, _MATRIX_NUMBERS // centers.shape[1] ** 2)
+    for part, z in zip(right.split(at_once), centers[:-1].double().split(at_once), strict=True):
+        matrices = kernel.value(torch.cdist(z, z) / kernel.width)
+        matrices.diagonal(dim1=1, dim2=2).add_(_RIDGE)
+        part.copy_(torch.cholesky_solve(part.double(), torch.linalg.cholesky(matrices)))

@@ -7,6 +7,7 @@ many (``finemorphs[parquet]``).
 
 from __future__ import annotations
 
+import copy
 import glob
 import hashlib
 import os
@@ -14,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -46,6 +47,12 @@ class Stream(ABC):
     @abstractmethod
     def read(self, begin: int, end: int, size: int) -> Iterator[tuple[Array, Array]]:
         """X (n, d_X) and y (n, d_Y) of the rows begin .. end - 1, ``size`` at a time."""
+
+    def head(self, n_rows: int) -> Self:
+        """The same stream with its first rows only."""
+        stream = copy.copy(self)
+        stream.n_rows = n_rows
+        return stream
 
     def fingerprint(self) -> str:
         """Shape, names and SHA-256 of the first thousand rows: to know the stream by."""
@@ -98,8 +105,8 @@ class ParquetStream(Stream):
     Parameters
     ----------
     path : path-like, or sequence of them
-        Files, folders (every ``*.parquet`` in them) and patterns such as "data/*.parquet"; the
-        files in the order of their names.
+        Files, and folders (every ``*.parquet`` in them) and patterns such as "data/*.parquet",
+        whose files come in the order of their names.
     target : str or sequence of str
         The columns to predict.
     drop : sequence of str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
@@ -67,7 +68,10 @@ def _program(
 
 def fit(
     screen: Screen,
-    train: Annotated[Path | None, typer.Argument(help="The table to train on.")] = None,
+    train: Annotated[
+        list[Path] | None,
+        typer.Argument(help="The table to train on; several Parquet files are read in blocks."),
+    ] = None,
     target: Annotated[
         list[str] | None, typer.Option(help="Column to predict; may be given several times.")
     ] = None,
@@ -96,15 +100,18 @@ def fit(
     """Train a model on a table and save it.
 
     Text columns become columns of 0 and 1, missing numbers their median; a tenth of the rows
-    is held out to compare the model with ridge regression.
+    is held out to compare the model with ridge regression. Several Parquet files, or a folder of
+    them, may hold more rows than memory does: all columns numbers, and --subset-size given.
     """
     from finemorphs.cli._config import read_config, write_config
     from finemorphs.cli._fit import FIT_DEFAULTS, FIT_NAMES, FitOptions, fit_table
+    from finemorphs.cli._fit_stream import fit_stream
     from finemorphs.cli._options import estimator_options
+    from finemorphs.cli._ranks import process_group
 
     known = estimator_options()
     given: dict[str, Any] = {
-        "train": None if train is None else str(train),
+        "train": [str(path) for path in train or []],
         "target": target,
         "out": None if out is None else str(out),
         "drop": drop,
@@ -123,7 +130,10 @@ def fit(
         write_config(save_config, given, {**defaults, **{n: o.default for n, o in known.items()}})
         screen.say(f"wrote {save_config}; use it with finemorphs fit --config {save_config}")
         return
-    fit_table(FitOptions.of(given), {n: given[n] for n in known if n in given}, screen)
+    options, own = FitOptions.of(given), {n: given[n] for n in known if n in given}
+    with process_group() as leads:
+        run = fit_stream if options.is_stream else fit_table
+        run(options, own, screen if leads else Screen(quiet=True), leads)
 
 
 def predict(
@@ -207,7 +217,12 @@ def _with_estimator_options(function: Callable[..., None]) -> Callable[..., None
     signature = inspect.signature(function, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+
+    @functools.wraps(function)
+    def with_options(**given: Any) -> None:
+        function(**given)
+
+    with_options.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*keyword, *option_parameters()]
     )
-    return command(function)
+    return command(with_options)

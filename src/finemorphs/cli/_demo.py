@@ -30,7 +30,7 @@ def run_demo(folder: Path, screen: Screen) -> None:
         "Points of a disc whose height makes two rings. In the plane no smooth invertible map\n"
         "makes the height linear; with one dimension more, ADA finds one.\n"
     )
-    options = FitOptions(train, ["height"], model, [], 0.0, "median")
+    options = FitOptions([train], ["height"], model, [], 0.0, "median")
     fit_table(options, {"random_state": 0}, screen)
     screen.say("")
     evaluate_file(model, test, screen)

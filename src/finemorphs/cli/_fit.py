@@ -25,7 +25,7 @@ from finemorphs.estimators import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.exceptions import TableError
 from finemorphs.tables import Recipe, Table, read_table
 
-__all__ = ["FitOptions", "fit_table"]
+__all__ = ["FitOptions", "finish", "fit_table", "make_estimator", "note_interrupts"]
 
 _LEAST_ROWS = 5
 _MOST_CLASSES = 20
@@ -36,7 +36,7 @@ _SPLIT_SEED = 0
 class FitOptions:
     """What ``fit`` is told besides the estimator's own parameters."""
 
-    train: Path
+    train: list[Path]
     target: list[str]
     out: Path
     drop: list[str]
@@ -59,7 +59,7 @@ class FitOptions:
                 f"--holdout takes a share of the rows from 0 to 1, but {holdout!r} came."
             )
         return cls(
-            train=Path(values["train"]),
+            train=[Path(path) for path in _texts("train", values["train"])],
             target=list(dict.fromkeys(_texts("target", values["target"]))),
             out=_writable(Path(values["out"])),
             drop=_texts("drop", values["drop"]),
@@ -67,14 +67,30 @@ class FitOptions:
             missing=str(values["missing"]),
         )
 
+    @property
+    def name(self) -> str:
+        """What to call the data."""
+        more = f" and {len(self.train) - 1} more files" if len(self.train) > 1 else ""
+        return self.train[0].name + more
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the rows are read in blocks: several files, or a folder of them."""
+        return len(self.train) > 1 or self.train[0].is_dir()
+
 
 FIT_DEFAULTS: dict[str, Any] = {"drop": [], "holdout": 0.1, "missing": "median"}
 FIT_NAMES = [field.name for field in fields(FitOptions)]
 
 
-def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -> None:
-    """Read, prepare, train, compare with a linear model on held-out rows, save."""
-    table = read_table(options.train)
+def fit_table(
+    options: FitOptions, parameters: dict[str, Any], screen: Screen, leads: bool = True
+) -> None:
+    """Read, prepare, train, compare with a linear model on held-out rows, save.
+
+    Of several processes that train together one ``leads``: it alone compares and saves.
+    """
+    table = read_table(options.train[0])
     table.require([*options.target, *options.drop])
     recipe, notices = Recipe.learn(table, options.target, options.drop, options.missing)
     y, known = recipe.responses(table)
@@ -84,10 +100,12 @@ def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -
     _tell(options, table, recipe, notices, screen)
     X = recipe.apply(table)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    estimator, checkpoint = _estimator(recipe, options, parameters, screen)
-    with _interrupts() as interrupted:
+    estimator, checkpoint = make_estimator(recipe.classes, options, parameters, screen)
+    with note_interrupts() as interrupted:
         estimator.fit(X[train], y[train])
     screen.say(estimator.status_)
+    if not leads:
+        return
     compared: dict[str, Scores] = {}
     if len(test):
         compared = _compare(estimator, X, y, train, test)
@@ -96,23 +114,18 @@ def fit_table(options: FitOptions, parameters: dict[str, Any], screen: Screen) -
         screen.say("")
     elif options.holdout:
         screen.notice(f"{len(train)} rows are too few to hold some out, so there is no score")
-    _save(estimator, recipe, options, len(train), compared, screen)
-    if interrupted:
-        screen.say("training was interrupted; the same call with --resume goes on")
-        raise typer.Exit(INTERRUPTED)
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
+    finish(estimator, recipe, options, len(train), compared, screen, interrupted, checkpoint)
 
 
-def _estimator(
-    recipe: Recipe, options: FitOptions, parameters: dict[str, Any], screen: Screen
+def make_estimator(
+    classes: bool, options: FitOptions, parameters: dict[str, Any], screen: Screen
 ) -> tuple[Any, Path | None]:
     """The estimator for numbers or classes, and its checkpoint, by default beside the model."""
-    kind = FineMorphsClassifier if recipe.classes else FineMorphsRegressor
+    kind = FineMorphsClassifier if classes else FineMorphsRegressor
     known = inspect.signature(kind).parameters
     for name in parameters:
         if name not in known:
-            what = "classes" if recipe.classes else "numbers"
+            what = "classes" if classes else "numbers"
             raise ValueError(
                 f"--{name.replace('_', '-')} is no option for a target of {what}; leave it out."
             )
@@ -165,7 +178,7 @@ def _tell(
     options: FitOptions, table: Table, recipe: Recipe, notices: list[str], screen: Screen
 ) -> None:
     screen.say(
-        f"{options.train.name}: {len(table)} rows, {len(table.columns)} columns; "
+        f"{options.name}: {len(table)} rows, {len(table.columns)} columns; "
         f"{len(recipe.columns)} of them predict {', '.join(options.target)}"
         + (", which is text: its values are classes" if recipe.classes else "")
     )
@@ -185,24 +198,32 @@ def _compare(estimator: Any, X: Array, y: Array, train: Array, test: Array) -> d
     }
 
 
-def _save(
+def finish(
     estimator: Any,
     recipe: Recipe,
     options: FitOptions,
     n_train: int,
     compared: dict[str, Scores],
     screen: Screen,
+    interrupted: list[bool],
+    checkpoint: Path | None,
 ) -> None:
+    """Save the model; the checkpoint goes, unless training was interrupted."""
     estimator.feature_names_in_ = np.array(recipe.features, dtype=object)
     estimator.notes_ = {
         "recipe": recipe.to_json(),
-        "file": options.train.name,
+        "file": options.name,
         "rows": n_train,
         "scores": {name: _finite(values) for name, values in compared.items()},
     }
     estimator.save(options.out)
     size = options.out.stat().st_size / 1e6
     screen.say(f"saved {options.out} ({size:.2g} MB), trained on {n_train} rows")
+    if interrupted:
+        screen.say("training was interrupted; the same call with --resume goes on")
+        raise typer.Exit(INTERRUPTED)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
 
 
 def _finite(values: Scores) -> list[dict[str, float | None]]:
@@ -211,7 +232,7 @@ def _finite(values: Scores) -> list[dict[str, float | None]]:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[list[bool]]:
+def note_interrupts() -> Iterator[list[bool]]:
     """A list that is not empty once Ctrl-C was pressed; training then ends with what it has."""
     pressed: list[bool] = []
 
