@@ -214,9 +214,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a stream
-            A memory map of more than 100,000 rows, and a
+            With ``subset_size``, a memory map of more than 100,000 rows, and a
             :class:`~finemorphs.streams.ParquetStream`, which knows its responses, are read in
-            blocks of rows as training goes; ``subset_size`` must be given.
+            blocks of rows as training goes.
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
         sample_weight : array-like of shape (n_samples,), optional
             A weight of 2 is the row twice, a weight of 0 the row left out.
@@ -227,7 +227,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         """
         self.__dict__.pop("conformity_scores_", None)  # of another model
         # Smaller maps are arrays: joblib hands arrays to its workers as maps.
-        if isinstance(X, np.memmap) and y is not None and len(X) > SAMPLE:
+        large = isinstance(X, np.memmap) and len(X) > SAMPLE
+        if large and y is not None and sample_weight is None and self.subset_size is not None:
             X = ArrayStream(X, np.asanyarray(y))
         if isinstance(X, Stream):
             if sample_weight is not None:
