@@ -227,8 +227,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         """
         self.__dict__.pop("conformity_scores_", None)  # of another model
         # Smaller maps are arrays: joblib hands arrays to its workers as maps.
-        large = isinstance(X, np.memmap) and len(X) > SAMPLE
-        if large and y is not None and sample_weight is None and self.subset_size is not None:
+        may_stream = y is not None and sample_weight is None and self.subset_size is not None
+        if may_stream and isinstance(X, np.memmap) and len(X) > SAMPLE:
             X = ArrayStream(X, np.asanyarray(y))
         if isinstance(X, Stream):
             if sample_weight is not None:
