@@ -141,6 +141,23 @@ def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
     text = run("info", fitted / "m.st").stdout
     for words in ("ADA", "A0", "6 -> 6", "D1", "0.5", "54 rows of train.csv", "training RMSE"):
         assert words in text
+    model = finemorphs.load(fitted / "m.st")
+    for kept in (*model.distance_.values(), *model.stationarity_.values()):
+        assert f"{kept:.4g}" in text
+    assert "from errors on 6 other rows" in text
+
+
+def test_predict_adds_intervals_when_asked(fitted: Path) -> None:
+    out, table = fitted / "p.csv", fitted / "train.csv"
+    result = run("predict", fitted / "m.st", table, "--out", out, "--confidence", "0.75")
+    assert result.exit_code == 0, result.output
+    frame = pd.read_csv(out)
+    middle = (frame["lower_y"] + frame["upper_y"]) / 2
+    np.testing.assert_allclose(middle, frame["predicted_y"])
+    scores = np.sort(finemorphs.load(fitted / "m.st").conformity_scores_[:, 0])
+    np.testing.assert_allclose(frame["upper_y"] - middle, scores[5])
+    words = failed("predict", fitted / "m.st", table, "--out", out, "--confidence", "0.9")
+    assert "needs 11 rows of calibration, and there were 6" in words
 
 
 def test_report_and_every_plot_are_written(fitted: Path) -> None:
@@ -187,6 +204,8 @@ def test_a_target_of_text_makes_classes(cwd: Path) -> None:
     assert "its values are classes" in result.stdout
     assert "label, logistic regression" in result.stdout
     assert "1 rows have no target" in result.stdout
+    words = failed("predict", "m.st", "t.csv", "--out", "p.csv", "--confidence", "0.9")
+    assert "not classes" in words
     run("predict", "m.st", "t.csv", "--out", "p.csv")
     table = read_table("p.csv")
     assert set(table["predicted_label"].text()) <= {"yes", "no"}

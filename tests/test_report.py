@@ -104,6 +104,17 @@ def test_the_scores_and_the_worst_rows_are_those_of_the_model(tmp_path: Path) ->
     assert rows == (100 + np.argsort(-np.abs(residual), kind="stable")[:20]).tolist()
 
 
+def test_a_calibrated_model_shows_its_intervals(tmp_path: Path) -> None:
+    X, y = make_frame(120)
+    model = FineMorphsRegressor(**QUICK).fit(X[:60], y[:60]).calibrate(X[60:], y[60:])
+    write_report(tmp_path / "r.html", model, X[60:], y[60:])
+    low, high = model.predict_interval(X[60:], 0.9).T
+    share, width = np.mean((low <= y[60:]) & (y[60:] <= high)), np.mean(high - low)
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert f"<b>{number(float(share))}</b><span>share of rows in their 90% intervals" in text
+    assert f"<b>{number(float(width))}</b><span>mean width of the 90% intervals" in text
+
+
 def test_the_picture_holds_every_moment(page: Path) -> None:
     data = flow_data(page)
     names = [frame["name"] for frame in data["frames"]]

@@ -141,11 +141,17 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Option(help="Table to write: .csv, .tsv (.gz too) or .parquet.")],
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the ends of intervals that hold the target with this probability, 0.9 say."
+        ),
+    ] = None,
 ) -> None:
     """Write a table again with predictions behind its columns."""
     from finemorphs.cli._use import predict_file
 
-    predict_file(model, data, out, screen)
+    predict_file(model, data, out, screen, confidence)
 
 
 def evaluate(screen: Screen, model: Model, data: Data) -> None:

@@ -109,6 +109,8 @@ def fit_table(
     compared: dict[str, Scores] = {}
     if len(test):
         compared = _compare(estimator, X, y, train, test)
+        if not recipe.classes:
+            estimator.calibrate(X[test], y[test])  # for predict --confidence
         screen.say(f"\nerrors on {len(test)} rows held out of training")
         screen.columns(*score_table(options.target, compared))
         screen.say("")

@@ -13,7 +13,7 @@ from finemorphs.persistence import load
 from finemorphs.tables import Recipe
 from finemorphs.tables.recipe import NumberColumn
 
-__all__ = ["load_model", "output_columns", "outputs"]
+__all__ = ["interval_columns", "load_model", "output_columns", "outputs"]
 
 
 def load_model(path: Path) -> tuple[Any, Recipe]:
@@ -58,3 +58,15 @@ def output_columns(estimator: Any, recipe: Recipe, values: Array) -> dict[str, A
     for label, column in zip(estimator.classes_, values.T, strict=True):
         columns[f"probability_{label}"] = column
     return columns
+
+
+def interval_columns(
+    estimator: Any, recipe: Recipe, X: Array, confidence: float
+) -> dict[str, Array]:
+    """The lower and upper ends of the intervals of each target, as columns of a table."""
+    ends = estimator.predict_interval(X, confidence).reshape(len(X), -1, 2)
+    return {
+        f"{end}_{target}": ends[:, i, j]
+        for i, target in enumerate(recipe.targets)
+        for j, end in enumerate(("lower", "upper"))
+    }

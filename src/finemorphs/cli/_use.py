@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from finemorphs.cli._models import load_model, output_columns, outputs
+from finemorphs.cli._models import interval_columns, load_model, output_columns, outputs
 from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
 from finemorphs.exceptions import TableError
@@ -17,14 +17,21 @@ from finemorphs.tables import Recipe, Writer, read_chunks
 __all__ = ["describe_model", "evaluate_file", "predict_file"]
 
 
-def predict_file(model: Path, data: Path, out: Path, screen: Screen) -> None:
+def predict_file(
+    model: Path, data: Path, out: Path, screen: Screen, confidence: float | None = None
+) -> None:
     """Write the table again with predictions behind its columns, some rows at a time."""
     estimator, recipe = load_model(model)
+    if confidence is not None and recipe.classes:
+        raise ValueError("--confidence is for targets that are numbers, not classes; leave it out.")
     n_rows, new = 0, set()
     names: list[str] = []
     with Writer(out) as writer:
         for chunk in read_chunks(data):
-            added = output_columns(estimator, recipe, outputs(estimator, recipe.apply(chunk)))
+            X = recipe.apply(chunk)
+            added = output_columns(estimator, recipe, outputs(estimator, X))
+            if confidence is not None:
+                added |= interval_columns(estimator, recipe, X, confidence)
             writer.write(chunk, added)
             new |= set(recipe.unseen(chunk))
             n_rows, names = n_rows + len(chunk), list(added)
@@ -79,6 +86,10 @@ def describe_model(path: Path, screen: Screen) -> None:
         ("training", estimator.status_),
         ("", f"{estimator.n_iter_} iterations, {estimator.n_evaluations_} evaluations"),
     ]
+    if hasattr(estimator, "conformity_scores_"):
+        facts.append(
+            ("intervals", f"from errors on {len(estimator.conformity_scores_)} other rows")
+        )
     screen.facts(facts)
     screen.say("")
     screen.columns(*_modules(estimator), always=True)
@@ -88,6 +99,8 @@ def describe_model(path: Path, screen: Screen) -> None:
 
 
 def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
+    """The modules, the deformation cost of each D module, and the gradient left in each block."""
+    kept = [getattr(estimator, name, {}) for name in ("distance_", "stationarity_")]
     rows = []
     for module in estimator.model_.sequence.modules:
         kernel = getattr(module, "kernel", None)
@@ -100,9 +113,11 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
                 str(getattr(module, "n_controls", "")),
                 f"{module.ridge:g}" if kernel is None else "",
                 str(module.n_parameters),
+                *(f"{of[module.name]:.4g}" if module.name in of else "" for of in kept),
             ]
         )
-    return ["module", "dimensions", "width", "steps", "control points", "ridge", "numbers"], rows
+    header = ["module", "dimensions", "width", "steps", "control points", "ridge", "numbers"]
+    return [*header, "distance", "gradient"], rows
 
 
 def _rounds(history: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

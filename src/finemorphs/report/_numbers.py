@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from finemorphs.modules import Diffeo
 from finemorphs.plots._measures import displacements, effects, singular_values, volumes
 
 __all__ = ["Answer", "Measure", "answers_of", "measures_of", "sample_rows", "sensitivities_of"]
+
+_CONFIDENCE = 0.9  # of the intervals of a calibrated estimator
 
 _MEASURED_ROWS = 1000
 
@@ -56,9 +59,10 @@ def answers_of(estimator: Any, X: ArrayLike, y: ArrayLike, names: list[str]) -> 
     observed = check_array(y, ensure_2d=False, dtype=float)
     observed = observed.reshape(len(observed), -1)
     predicted = np.asarray(estimator.predict(X), dtype=float).reshape(observed.shape)
+    intervals = _interval_scores(estimator, X, observed)
     return [
-        Answer(name, o, p, o - p, _scores(o, p))
-        for name, o, p in zip(names, observed.T, predicted.T, strict=True)
+        Answer(name, o, p, o - p, _scores(o, p) | more)
+        for name, o, p, more in zip(names, observed.T, predicted.T, intervals, strict=True)
     ]
 
 
@@ -118,6 +122,23 @@ def _scores(observed: Array, predicted: Array) -> dict[str, float]:
         "MAE": float(mean_absolute_error(observed, predicted)),
         "R²": float(r2_score(observed, predicted)) if len(observed) > 1 else float("nan"),
     }
+
+
+def _interval_scores(estimator: Any, X: ArrayLike, observed: Array) -> list[dict[str, float]]:
+    """Coverage and mean width of intervals, for each response of a calibrated estimator."""
+    errors = getattr(estimator, "conformity_scores_", ())
+    if len(errors) * (1 - _CONFIDENCE) < 2 or find_spec("mapie") is None:
+        return [{}] * observed.shape[1]
+    ends = estimator.predict_interval(X, _CONFIDENCE).reshape(*observed.shape, 2)
+    inside = (ends[..., 0] <= observed) & (observed <= ends[..., 1])
+    widths = ends[..., 1] - ends[..., 0]
+    return [
+        {
+            f"share of rows in their {_CONFIDENCE:.0%} intervals": float(share),
+            f"mean width of the {_CONFIDENCE:.0%} intervals": float(width),
+        }
+        for share, width in zip(inside.mean(0), widths.mean(0), strict=True)
+    ]
 
 
 def _class_answer(estimator: Any, X: ArrayLike, y: Array, name: str) -> Answer:
