@@ -165,8 +165,9 @@ def _share_axes(ax: Any, limits: list[tuple[float, float]], names: Sequence[str]
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="x-small", pad=-2)
     ax.set_xlabel(names[0], labelpad=-6)
-    ax.set_ylabel(names[1], labelpad=-6)
-    ax.set_zlabel(names[2], labelpad=-7)
+    ax.set_ylabel(names[1], labelpad=-3)
+    ax.zaxis.set_rotate_label(False)
+    ax.set_zlabel(names[2], labelpad=-4, rotation=90)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color("white")
 
