@@ -172,6 +172,7 @@ def check_in_the_interpreter():
         (12, 5, 9, torch.float32),
         (20, 9, 10, torch.float32),
         (9, 5, 17, torch.float64),
+        (4, 3, 32, torch.float32),
         (5, 3, 33, torch.float32),
     ):
         assert_agrees(roomy(d), problem(n, n_control, d, dtype, device="cpu"))

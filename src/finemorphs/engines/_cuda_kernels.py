@@ -153,12 +153,14 @@ def sum_pairs(
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     WORDS: tl.constexpr,
+    UNROLL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Partial forces (if W > 0) and values (if VALUES), of shape (splits, columns, n_own).
 
     Columns of the packed points: D coordinates, W weights, then the other points' D values.
-    With SELF the values are the last D of the weights. A thread owns ROWS points.
+    With SELF the values are the last D of the weights. A thread owns ROWS points and takes
+    UNROLL groups between two tests for the end.
     CHUNK is D, or less where D is too large for the registers: then a program makes CHUNK
     columns of the sums, and reads its own points from memory at every step.
     """
@@ -167,6 +169,12 @@ def sum_pairs(
     FIRST_VALUE: tl.constexpr = W if SELF else D + W
     COUNT: tl.constexpr = FIRST_VALUE + D if VALUES else D + W
     VALUE_AT: tl.constexpr = CHUNK if WIDE else FIRST_VALUE
+    # The order of the sums, in which they are also kept: neighbours in the instruction stream
+    # should share an operand, since reading registers is what limits them. One lane shares
+    # the kernel's value along a row, several lanes share a column between the rows.
+    BY_ROW: tl.constexpr = LANES == 1
+    ROW_STEP: tl.constexpr = CHUNK if BY_ROW else 1
+    COLUMN_STEP: tl.constexpr = 1 if BY_ROW else ROWS
     scale = tl.full((), scale_high, dtype) + tl.full((), scale_low, dtype)
     first_row = tl.program_id(0) * ROWS
     chunk = 0
@@ -193,7 +201,12 @@ def sum_pairs(
     lane = tl.arange(0, LANES)
     first_lane = (lane == 0)[:, None]
     group = other + first.to(tl.int64) * (OTHER_COLUMNS * LANES)
-    for _group in range(first, last):
+    # The coordinates of a group are read while the one before is in work.
+    HEAD: tl.constexpr = (D * LANES + WORDS - 1) // WORDS * (WORDS // LANES)
+    ahead = ()
+    if not WIDE:
+        ahead = _read(group, HEAD, LANES, WORDS, BLOCK)
+    for _group in tl.range(first, last, loop_unroll_factor=UNROLL):
         if WIDE:
             lanes = group + lane
             square = _sum_from_memory(
@@ -209,7 +222,7 @@ def sum_pairs(
                 for j in tl.static_range(CHUNK):
                     y += (tl.load(lanes + (FIRST_VALUE + chunk + j) * LANES)[:, None],)
         else:
-            y = _read(group, COUNT, LANES, WORDS, BLOCK)
+            y = ahead + _read(group + HEAD * LANES, COUNT - HEAD, LANES, WORDS, BLOCK)
             square = ()
             weight = ()
             for r in tl.static_range(ROWS):
@@ -218,6 +231,7 @@ def sum_pairs(
                     difference = x[r * D + j][None, :] - y[j]
                     total += difference * difference
                 square += (total,)
+            ahead = _read(group + OTHER_COLUMNS * LANES, HEAD, LANES, WORDS, BLOCK)
             for r in tl.static_range(ROWS):
                 total = tl.zeros((LANES, BLOCK), dtype)
                 for j in tl.static_range(W):
@@ -231,20 +245,19 @@ def sum_pairs(
             decay = tl.exp2(-v)
             kernel += (_polynomial(v, VALUE) * decay,)
             slope += (weight[r] * (_polynomial(v, SLOPE) * decay),)
-        # Rows innermost, one kind of sum after the other: neighbours in the instruction stream
-        # then share an operand, and reading registers is what limits these sums.
         forces = ()
         values = ()
-        if W > 0:
-            for j in tl.static_range(CHUNK):
-                for r in tl.static_range(ROWS):
-                    term = slope[r] * (x[r * CHUNK + j][None, :] - y[j])
-                    forces += (_add_lanes(force[j * ROWS + r], term, first_lane),)
         if VALUES:
-            for j in tl.static_range(CHUNK):
-                for r in tl.static_range(ROWS):
-                    term = kernel[r] * y[VALUE_AT + j]
-                    values += (_add_lanes(value[j * ROWS + r], term, first_lane),)
+            for i in tl.static_range(ROWS * CHUNK):
+                theirs = y[VALUE_AT + (i % CHUNK if BY_ROW else i // ROWS)]
+                term = kernel[i // CHUNK if BY_ROW else i % ROWS] * theirs
+                values += (_add_lanes(value[i], term, first_lane),)
+        if W > 0:
+            for i in tl.static_range(ROWS * CHUNK):
+                mine = x[i if BY_ROW else i % ROWS * CHUNK + i // ROWS]
+                difference = mine[None, :] - y[i % CHUNK if BY_ROW else i // ROWS]
+                term = slope[i // CHUNK if BY_ROW else i % ROWS] * difference
+                forces += (_add_lanes(force[i], term, first_lane),)
         if W > 0:
             force = forces
         if VALUES:
@@ -258,10 +271,11 @@ def sum_pairs(
         index, place, valid = _own(own, first_row + r, n_own, OWN_COLUMNS, LANES, BLOCK)
         for j in tl.static_range(CHUNK):
             if W > 0:
-                tl.store(partials + j * stride + index, force[j * ROWS + r], mask=valid)
+                sums = force[r * ROW_STEP + j * COLUMN_STEP]
+                tl.store(partials + j * stride + index, sums, mask=valid)
             if VALUES:
-                target = partials + (COLUMNS - D + j) * stride + index
-                tl.store(target, value[j * ROWS + r], mask=valid)
+                sums = value[r * ROW_STEP + j * COLUMN_STEP]
+                tl.store(partials + (COLUMNS - D + j) * stride + index, sums, mask=valid)
 
 
 @triton.jit(do_not_specialize=["n", "columns", "first_column", "splits"])

@@ -1,4 +1,7 @@
-"""Triton kernels for CUDA devices: every pair once, nothing of the size of the pairs kept.
+"""Triton kernels for CUDA devices: nothing of the size of the pairs is kept.
+
+Every pair is visited once; by ``adjoint`` twice, once for the sums of either side, since no
+two threads add to one number.
 
 With the distances scaled so that the exponential is a power of two,
 
@@ -94,7 +97,7 @@ class CUDAEngine(Engine):
         # A load of several columns starts at a multiple of its size.
         per_load = tile.words // tile.lanes
         columns = -(-len(fields) * padded // per_load) * per_load
-        packed = fields[0].new_empty(groups, columns, tile.lanes)
+        packed = fields[0].new_empty(groups + 1, columns, tile.lanes)  # one to read ahead into
         block = 64
         self._kernels.pack[(-(-groups * tile.lanes // block),)](
             fields,
@@ -107,7 +110,7 @@ class CUDAEngine(Engine):
             LANES=tile.lanes,
             BLOCK=block,
         )
-        return _Points(packed, n, d, padded)
+        return _Points(packed, groups, n, d, padded)
 
     def _sum(
         self,
@@ -126,9 +129,9 @@ class CUDAEngine(Engine):
         d, n = own.padded_d, own.n
         columns = d * ((weights > 0) + values)
         blocks = -(-n // (_WARP * tile.rows))
-        groups = other.packed.shape[0]
+        groups = other.groups
         resident = _processors(own.packed.device) * (_REGISTERS // (_WARP * tile.registers))
-        per_split = _groups_per_split(blocks * (d // tile.chunk), groups, resident, tile.rounds)
+        per_split = _groups_per_split(tile, blocks * (d // tile.chunk), groups, resident)
         splits = -(-groups // per_split)
         partials = own.packed.new_empty(splits, columns, n)
         scale = _LOG2_E / kernel.width
@@ -155,6 +158,7 @@ class CUDAEngine(Engine):
             ROWS=tile.rows,
             LANES=tile.lanes,
             WORDS=tile.words,
+            UNROLL=tile.unroll,
             BLOCK=_WARP,
             num_warps=1,
             maxnreg=tile.registers,
@@ -201,9 +205,10 @@ def out_of_memory_advice() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Points:
-    """Fields of n points, packed (groups of LANES points, columns, LANES)."""
+    """Fields of n points, packed (groups of LANES points and one more, columns, LANES)."""
 
     packed: Tensor
+    groups: int
     n: int
     d: int
     padded_d: int
@@ -214,7 +219,8 @@ class _Tile:
     """How pairs are cut: a thread owns ``rows`` points and meets others ``lanes`` at a time.
 
     It keeps ``chunk`` columns of its sums: all d, but in wide data. It has ``registers`` at
-    most, and a load takes ``words`` numbers, 16 bytes. The programs come in ``rounds`` of those
+    most, a load takes ``words`` numbers, 16 bytes, and the loop over the others is unrolled
+    ``unroll`` times. The programs come in ``rounds`` of those
     that run at once, at least: many, and the last, ragged one costs little; few, and so do the
     partial sums.
     """
@@ -223,43 +229,47 @@ class _Tile:
     lanes: int
     chunk: int
     registers: int = 255
+    unroll: int = 1
     words: int = 4
     rounds: int = 8
 
 
-# Sum -> (largest d, rows, lanes, registers). A thread's own columns (2 d for the product, up to
-# 4 d for the adjoint, 5 d for self_adjoint) times its rows should fit its registers with the
-# pairs in flight, and every word loaded should serve as many rows as possible; the fewer the
-# registers, the more threads hide each other's waiting: 168 is three warps a scheduler, 128 four.
+# Sum -> (largest d, rows, lanes, registers, unroll), as measured. A thread's own columns (2 d
+# for the product, up to 4 d for the adjoint, 5 d for self_adjoint) times its rows should fit
+# its registers with the pairs in flight, and every word loaded should serve as many rows as
+# possible: loads limit the sums with weights. The fewer the registers, the more threads hide
+# each other's waiting: 255 is two warps a scheduler, 168 three, 128 four.
 _TILES = {
-    "product": ((10, 4, 4, 128), (16, 4, 4, 255), (32, 2, 4, 255)),
-    "adjoint": ((5, 4, 4, 168), (10, 2, 4, 168), (17, 2, 2, 255), (32, 1, 2, 255)),
+    "product": (
+        (5, 6, 1, 128, 4), (10, 4, 1, 128, 4), (16, 4, 4, 255, 1), (32, 3, 1, 255, 1),
+    ),
+    "adjoint": ((5, 4, 4, 168, 1), (10, 2, 4, 168, 1), (17, 2, 2, 255, 1), (32, 2, 1, 255, 1)),
     "self_adjoint": (
-        (5, 4, 4, 168), (10, 2, 2, 168), (15, 2, 2, 255), (17, 2, 1, 255), (24, 1, 2, 255),
-        (32, 1, 1, 255),
+        (5, 4, 1, 168, 1), (10, 3, 1, 255, 2), (15, 2, 2, 255, 1), (17, 2, 1, 255, 1),
+        (32, 1, 1, 255, 1),
     ),
 }  # fmt: skip
 _WIDE = _Tile(rows=2, lanes=4, chunk=16)
 _REGISTERS = 65536  # of a processor
-_ROUNDS = {"product": 8, "adjoint": 8, "self_adjoint": 2}  # as measured
-_GROUPS_PER_SPLIT = 4  # at least
+_ROUNDS = {"product": 8, "adjoint": 8, "self_adjoint": 4}  # as measured
+_POINTS_PER_SPLIT = 16  # at least
 
 
 def _tile(work: str, x: Tensor) -> _Tile:
     d = x.shape[1]
-    for largest, rows, lanes, registers in _TILES[work]:
+    for largest, rows, lanes, registers, unroll in _TILES[work]:
         if d <= largest:
             if x.dtype == torch.float64:
                 return _Tile(rows=max(rows // 2, 1), lanes=min(lanes, 2), chunk=d, words=2)
-            return _Tile(rows, lanes, d, registers, rounds=_ROUNDS[work])
+            return _Tile(rows, lanes, d, registers, unroll, rounds=_ROUNDS[work])
     return _WIDE
 
 
-def _groups_per_split(blocks: int, groups: int, resident: int, rounds: int) -> int:
+def _groups_per_split(tile: _Tile, blocks: int, groups: int, resident: int) -> int:
     """Groups of other points in a range; the ranges' blocks fill whole rounds of the device."""
-    most = max(1, groups // _GROUPS_PER_SPLIT)
+    most = max(1, groups * tile.lanes // _POINTS_PER_SPLIT)
     possible = max(1, most * blocks // resident)
-    choice = range(min(rounds, possible), min(rounds + 4, possible) + 1)
+    choice = range(min(tile.rounds, possible), min(tile.rounds + 4, possible) + 1)
     rounds = max(choice, key=lambda r: r * resident // blocks / r)
     splits = max(1, min(most, rounds * resident // blocks))
     return -(-groups // splits)
