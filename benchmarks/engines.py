@@ -360,13 +360,18 @@ def as_table(rows: list[Row], title: str) -> Table:
 
 def cuda_report(out: Path | None, quick: bool) -> None:
     """The rows of the CUDA engine, by device events."""
-    from _cuda import as_text, cuda_rows
+    from _cuda import HEADER, CudaRow, as_text, cuda_rows, keops_note
 
-    rows = cuda_rows(quick)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print(as_text(rows))
-    if out:
-        out.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    print(HEADER)
+    rows: list[CudaRow] = []
+    for row in cuda_rows(quick):
+        rows.append(row)
+        print(as_text(row), flush=True)
+        if out:
+            out.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    if not quick:
+        print(keops_note())
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import torch
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
 from finemorphs.exceptions import EngineError
+from finemorphs.losses import Huber, Logistic
 from finemorphs.objective import Objective
 from finemorphs.sequence import ModuleSequence
 
@@ -42,6 +43,25 @@ def test_evaluations_agree_with_the_reference_again_and_again(n_controls, natura
             pairs.append((ours.natural, right.natural))
         for mine, theirs in pairs:
             assert (mine.cpu().double() - theirs).norm() <= 1e-5 * theirs.norm()
+
+
+@pytest.mark.parametrize("loss", [Huber(), Logistic()], ids=["huber", "logistic"])
+@pytest.mark.parametrize("n_controls", [60, 20])
+def test_other_losses_and_rows_in_blocks(loss, n_controls):
+    sequence = ModuleSequence.build("ADA", 3, 2, n_controls, n_steps=3)
+    x = normal(60, 3, seed=0)
+    y = torch.nn.functional.one_hot((x[:, 0] > 0).long(), 2).double()
+    reference = Objective(sequence, choose_engine("reference", "cpu")[0], x, y, loss=loss)
+    engine, device = choose_engine("cuda")
+    x, y = x.float().to(device), y.float().to(device)
+    objective = Objective(sequence, engine, x, y, loss=loss, batch_size=15)
+    for seed in (1, 2):
+        theta = 0.3 * normal(sequence.n_parameters, seed=seed)
+        right = reference.evaluate(theta, 0.5, natural=False)
+        ours = objective.evaluate(theta.float().to(device), 0.5, natural=False)
+        assert ours.value == pytest.approx(right.value, rel=1e-5)
+        difference = ours.gradient.cpu().double() - right.gradient
+        assert difference.norm() <= 1e-5 * right.gradient.norm()
 
 
 def test_results_of_an_evaluation_are_not_overwritten_by_the_next():
