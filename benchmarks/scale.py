@@ -203,7 +203,7 @@ def rmse(y: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.sqrt(np.mean((np.asarray(y, dtype=np.float64) - predictions) ** 2)))
 
 
-def fit(rows: int, device: str, tol: float, width: float) -> dict[str, object]:
+def fit(rows: int, device: str, tol: float, width: float, controls: int) -> dict[str, object]:
     from sklearn.linear_model import Ridge
 
     from finemorphs.benchmarks.dnn import DNNRegressor
@@ -216,7 +216,7 @@ def fit(rows: int, device: str, tol: float, width: float) -> dict[str, object]:
         "finemorphs": FineMorphsRegressor(
             dims=DIMS,
             n_steps=STEPS,
-            subset_size=CONTROLS,
+            subset_size=controls,
             kernel_width=width,
             tol=tol,
             device=device,
@@ -262,6 +262,7 @@ def main() -> None:
     parser.add_argument("--max-memory", default="2GB")
     parser.add_argument("--tol", type=float, default=1e-6)
     parser.add_argument("--width", type=float, default=0.5)
+    parser.add_argument("--controls", type=int, default=CONTROLS)
     parser.add_argument("--size", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -276,7 +277,7 @@ def main() -> None:
         ),
         "parquet": lambda: parquet(one or 10_000_000, a.folder, a.max_memory),
         "ranks": lambda: ranks(one or 100_000, a.repeats),
-        "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width),
+        "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width, a.controls),
     }[a.what]()
     show(result, f"{a.what}: {COLUMNS} columns, d_1 = {DIMS}, N_S = {CONTROLS}, T = {STEPS}")
     if a.out is not None:
