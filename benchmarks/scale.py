@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _batches import Race, first_within
 from rich.console import Console
 from rich.table import Table
 
@@ -243,6 +244,48 @@ def fit(rows: int, device: str, tol: float, width: float, controls: int) -> dict
     return found
 
 
+def batches(rows: int, device: str, controls: int, max_seconds: float) -> dict[str, object]:
+    engine, place = choose_engine("auto", device)
+
+    def tensors(n: int, seed: int) -> Rows:
+        x, y = make_year(n, seed)
+        inputs = torch.nn.functional.pad(torch.from_numpy(x), (0, 1)).to(place)
+        return Rows(inputs, torch.from_numpy(y[:, None]).to(place))
+
+    train, held_out = tensors(rows, 0), tensors(10_000, 1)
+    sequence = ModuleSequence.build("ADA", COLUMNS + 1, 1, controls, dims=DIMS, n_steps=STEPS)
+    sigma = float((rows**0.5 * NOISE**2 / 2) ** 0.5)
+    with engine.session():
+        race = Race(
+            sequence,
+            engine,
+            train[:controls],
+            train[controls:],
+            held_out,
+            sigma,
+            2**17 if place.type == "cuda" else 2**13,
+        )
+        race.whole.evaluate(race.start, sigma)  # compiles
+        ways = [(0.0, 1, 0.0), (2.0, 8192, 0.003), (2.0, 8192, 0.03), (5.0, 8192, 0.01)]
+        curves = {way: race.run(*way, max_seconds) for way in ways}
+    best = min(error for _, error in curves[ways[0]])
+    return {
+        "rows": rows,
+        "runs": [
+            {
+                "epochs": way[0],
+                "batch": way[1],
+                "rate": way[2],
+                "best_rmse": min(error for _, error in curve),
+                "seconds": curve[-1][0],
+                "seconds_to_the_best_of_lbfgs_and_1_percent": first_within(curve, 1.01 * best),
+                "seconds_to_the_best_of_lbfgs": first_within(curve, best),
+            }
+            for way, curve in curves.items()
+        ],
+    }
+
+
 def show(result: dict[str, object], title: str) -> None:
     table = Table("what", "value", title=title)
     for name, value in result.items():
@@ -254,7 +297,9 @@ def show(result: dict[str, object], title: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["evaluation", "parquet", "ranks", "fit", "rank"])
+    parser.add_argument(
+        "what", choices=["evaluation", "parquet", "ranks", "fit", "batches", "rank"]
+    )
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=3)
@@ -263,6 +308,7 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-6)
     parser.add_argument("--width", type=float, default=0.5)
     parser.add_argument("--controls", type=int, default=CONTROLS)
+    parser.add_argument("--max-seconds", type=float, default=300.0, help="of a run of batches")
     parser.add_argument("--size", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -278,6 +324,7 @@ def main() -> None:
         "parquet": lambda: parquet(one or 10_000_000, a.folder, a.max_memory),
         "ranks": lambda: ranks(one or 100_000, a.repeats),
         "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width, a.controls),
+        "batches": lambda: batches(one or 60_000, a.device, a.controls, a.max_seconds),
     }[a.what]()
     show(result, f"{a.what}: {COLUMNS} columns, d_1 = {DIMS}, N_S = {CONTROLS}, T = {STEPS}")
     if a.out is not None:
