@@ -21,6 +21,7 @@ import finemorphs
 from finemorphs import FineMorphsClassifier, FineMorphsRegressor
 from finemorphs.cli import _use
 from finemorphs.cli._app import make_app
+from finemorphs.cli._fit import _split
 from finemorphs.cli._look import PLOTS
 from finemorphs.cli._options import EstimatorOption, estimator_options
 from finemorphs.tables import Recipe, read_chunks, read_table
@@ -215,6 +216,14 @@ def test_a_target_of_text_makes_classes(cwd: Path) -> None:
     (cwd / "new.csv").write_text("a,b,y,x,label\n1,1,1,1,maybe\n")
     assert "class 'maybe' was not there in training" in failed("evaluate", "m.st", "new.csv")
     assert "--loss is no option for a target of classes" in failed(*call, "--loss", "huber")
+
+
+def test_a_class_of_few_rows_is_never_held_out_whole() -> None:
+    y = np.array([f"c{i}" for i in range(30)] + ["c"] * 30)
+    train, test = _split(np.arange(60), y, 0.5)
+    assert set(y[train]) == set(y)
+    assert sorted([*train, *test]) == list(range(60))
+    assert len(test) > 5
 
 
 # --- options ------------------------------------------------------------------------------

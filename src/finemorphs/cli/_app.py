@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from finemorphs._version import __version__
-from finemorphs.cli._command import command
+from finemorphs.cli._command import INTERRUPTED, command
 from finemorphs.cli._screen import Screen
 
 __all__ = ["main", "make_app"]
@@ -26,7 +26,10 @@ def main() -> None:
     """Run the program; ends the process with its exit code."""
     # The options of fit are those of the estimator, whose libraries take seconds to load.
     words = {*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()}
-    make_app(with_fit_options="fit" in words)(prog_name="finemorphs")
+    try:
+        make_app(with_fit_options="fit" in words)(prog_name="finemorphs")
+    except KeyboardInterrupt:  # before the command has begun
+        sys.exit(INTERRUPTED)
 
 
 def make_app(with_fit_options: bool = True) -> typer.Typer:

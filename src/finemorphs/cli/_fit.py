@@ -93,11 +93,11 @@ def fit_table(
     table = read_table(options.train[0])
     table.require([*options.target, *options.drop])
     recipe, notices = Recipe.learn(table, options.target, options.drop, options.missing)
+    _tell(options, table, recipe, notices, screen)
     y, known = recipe.responses(table)
     _check_targets(table, y[known], ~known, options, screen)
-    train, test = _split(np.flatnonzero(known), options.holdout)
+    train, test = _split(np.flatnonzero(known), y, options.holdout)
     recipe = recipe.with_medians(table, train)
-    _tell(options, table, recipe, notices, screen)
     X = recipe.apply(table)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     estimator, checkpoint = make_estimator(recipe.classes, options, parameters, screen)
@@ -167,13 +167,20 @@ def _check_targets(
         )
 
 
-def _split(rows: Array, share: float) -> tuple[Array, Array]:
-    """Rows to train on and rows held out, both in the order of the file."""
+def _split(rows: Array, y: Array, share: float) -> tuple[Array, Array]:
+    """Rows to train on and rows held out, both in the order of the file.
+
+    A row of a class that would be held out whole is trained on.
+    """
     n_test = round(len(rows) * share)
     if n_test < 2 or len(rows) - n_test < _LEAST_ROWS:
         return rows, rows[:0]
     order = np.random.default_rng(_SPLIT_SEED).permutation(rows)
-    return np.sort(order[n_test:]), np.sort(order[:n_test])
+    test, train = order[:n_test], order[n_test:]
+    if y.ndim == 1:
+        known = np.isin(y[test], y[train])
+        test, train = test[known], np.concatenate([train, test[~known]])
+    return np.sort(train), np.sort(test)
 
 
 def _tell(
