@@ -20,7 +20,7 @@ PACKAGE = "finemorphs"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
     ("_safetensors",),
-    ("distributed", "kernels", "losses", "storage", "tables"),
+    ("distributed", "kernel_regression", "kernels", "losses", "storage", "tables"),
     ("streams",),
     ("engines",),
     ("flow", "inverse"),

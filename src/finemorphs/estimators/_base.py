@@ -24,6 +24,7 @@ from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
+from finemorphs.estimators._members import Member
 from finemorphs.estimators._memory import block_size, budget
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._numbers import check_range, refuse_masked
@@ -60,6 +61,10 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ) -> tuple[float, float | None]:
         """Sigma at the start, and the mean loss that ends its rounds (None: one round)."""
 
+    def _warps(self) -> tuple[str, str]:
+        """The kinds of warp of the inputs and of the responses."""
+        return "none", "none"
+
     # --- training -------------------------------------------------------------------------
 
     def _fit(
@@ -69,7 +74,8 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         def read(rng: np.random.Generator, group: Group) -> TrainingRows:
             subset = self.subset_size, self.subset_method
-            return prepare(X, responses, weights, *subset, rng, standardise_responses)
+            kinds = standardise_responses, self._warps()
+            return prepare(X, responses, weights, *subset, rng, *kinds)
 
         self._train(read, {"X": X, "y": responses, "sample_weight": weights})
 
@@ -240,6 +246,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             rows.x_scaling,
             rows.y_scaling,
         )
+        self.members_ = (Member(sequence.notation, 1.0, self.model_),)
         self.sequence_ = sequence.notation
         self.noise_ = training.sigma
         self.objective_ = training.evaluation.value

@@ -14,8 +14,9 @@ from sklearn.cluster import kmeans_plusplus
 
 from finemorphs._typing import Array
 from finemorphs.estimators._numbers import check_spread
+from finemorphs.estimators._warps import Warp, fit_warp
 
-__all__ = ["Scaling", "TrainingRows", "choose", "pad", "prepare"]
+__all__ = ["Scaling", "TrainingRows", "choose", "in_units", "pad", "prepare"]
 
 _DUMMY_NOISE = 0.01
 _SEEDS_FROM = 50_000
@@ -23,14 +24,21 @@ _SEEDS_FROM = 50_000
 
 @dataclass(frozen=True)
 class Scaling:
-    """Means and standard deviations of columns; a column that does not vary is divided by 1."""
+    """Means and standard deviations of columns; a column that does not vary is divided by 1.
+
+    Where there is a ``warp``, they are those of the warped columns.
+    """
 
     mean: Array
     scale: Array
+    warp: Warp | None = None
 
     @classmethod
-    def of(cls, table: Array, weights: Array) -> Scaling:
+    def of(cls, table: Array, weights: Array, warp: str = "none") -> Scaling:
         """Of the columns of a table, computed without overflow."""
+        fitted = fit_warp(warp, table, weights)
+        if fitted is not None:
+            table = fitted.apply(table)
         share = (weights / weights.sum())[:, None]
         largest = np.abs(table).max(0)
         unit = np.where(largest > 0, largest, 1.0)
@@ -40,15 +48,27 @@ class Scaling:
         varies = spread > 8 * np.finfo(float).eps
         spread = np.where(varies, spread, 1.0)
         scale = spread * np.sqrt((share * (deviation / spread) ** 2).sum(0))
-        return cls(mean * unit, np.where(varies, scale * unit, 1.0))
+        return cls(mean * unit, np.where(varies, scale * unit, 1.0), fitted)
 
     def apply(self, table: Array) -> Array:
-        """Standardise."""
-        return (table - self.mean) / self.scale
+        """Warp and standardise."""
+        warped = table if self.warp is None else self.warp.apply(table)
+        return (warped - self.mean) / self.scale
 
     def undo(self, table: Array) -> Array:
         """Back to the units of the data."""
-        return table * self.scale + self.mean
+        warped = table * self.scale + self.mean
+        return warped if self.warp is None else self.warp.undo(warped)
+
+    def slope(self, table: Array) -> Array:
+        """The derivative of :meth:`apply` at values in the units of the data."""
+        slope = np.ones_like(table) if self.warp is None else self.warp.slope(table)
+        return slope / self.scale
+
+
+def in_units(jacobian: Array, x_slope: Array, y_slope: Array) -> Array:
+    """Derivatives (n, d_Y, d_X) between standardised columns, in the units of the data."""
+    return jacobian * x_slope[:, None, :] / y_slope[:, :, None]
 
 
 @dataclass(frozen=True)
@@ -81,14 +101,18 @@ def prepare(
     subset_method: str,
     rng: np.random.Generator,
     standardise_responses: bool = True,
+    warps: tuple[str, str] = ("none", "none"),
 ) -> TrainingRows:
-    """Merge, standardise and renumber the rows of a table (n, d_X) with responses (n, d_Y)."""
+    """Merge, standardise and renumber the rows of a table (n, d_X) with responses (n, d_Y).
+
+    ``warps`` are the kinds of warp of the table and of the responses.
+    """
     table, responses, weights = _merge(table, responses, weights)
-    x_scaling = Scaling.of(table, weights)
+    x_scaling = Scaling.of(table, weights, warps[0])
     n_responses = responses.shape[1]
     y_scaling = Scaling(np.zeros(n_responses), np.ones(n_responses))
     if standardise_responses:
-        y_scaling = Scaling.of(responses, weights)
+        y_scaling = Scaling.of(responses, weights, warps[1])
         check_spread("y", y_scaling.scale)
     x, y = x_scaling.apply(table), y_scaling.apply(responses)
     n_controls = len(x)

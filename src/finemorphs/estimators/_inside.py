@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.engines import Engine, choose_engine
+from finemorphs.estimators._members import Member, average
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._numbers import check_range, refuse_masked
 
@@ -27,6 +28,7 @@ class Inside:
     """
 
     model_: Model
+    members_: tuple[Member, ...]
     sequence_: str
     engine: str
     device: str
@@ -95,7 +97,7 @@ class Inside:
             As y was in ``fit``; of a classifier the derivatives of the outputs, one a class.
         """
         X, _, _ = self._ready(X)
-        slopes = self.model_.jacobian(X)
+        slopes = average(self.members_, lambda model: model.jacobian(X))
         return slopes[:, 0] if getattr(self, "_n_response_axes", 2) == 1 else slopes
 
     def log_det(self, X: ArrayLike) -> Array:
@@ -123,8 +125,9 @@ class Inside:
             ``pandas.DataFrame`` takes it as it is.
         """
         X, engine, device = self._ready(X)
-        slopes = self.model_.jacobian(X)
-        spread = self.model_.predict(X, engine, device).std(0)[:, None]
+        slopes = average(self.members_, lambda model: model.jacobian(X))
+        responses = average(self.members_, lambda model: model.predict(X, engine, device))
+        spread = responses.std(0)[:, None]
         rms = np.sqrt((slopes**2).mean(0))
         effect = np.divide(rms * X.std(0), spread, out=np.zeros_like(rms), where=spread > 0)
         n_responses, n_features = rms.shape

@@ -11,7 +11,7 @@ import torch
 from finemorphs import geometry
 from finemorphs._typing import Array, Tensor
 from finemorphs.engines import Engine, choose_engine
-from finemorphs.estimators._data import Scaling
+from finemorphs.estimators._data import Scaling, in_units
 from finemorphs.modules import Diffeo
 from finemorphs.sequence import ModuleSequence
 
@@ -39,6 +39,16 @@ class Model:
     centers: tuple[Tensor, ...]
     x_scaling: Scaling
     y_scaling: Scaling
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers the model holds."""
+        return self.theta.numel() + sum(c.numel() for c in self.centers)
+
+    @property
+    def n_pairs(self) -> int:
+        """Kernel evaluations that the prediction of a row takes."""
+        return sum(d.n_steps * d.n_controls for d in self.sequence.diffeos)
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""
@@ -97,7 +107,8 @@ class Model:
             for chunk in torch.from_numpy(self._pad(table)).split(_ROWS_AT_ONCE)
         ]
         inner = torch.cat(slopes).numpy()[:, :, :n_inputs]
-        return inner * self.y_scaling.scale[:, None] / self.x_scaling.scale
+        responses = self.predict(table, engine, theta.device)
+        return in_units(inner, self.x_scaling.slope(table), self.y_scaling.slope(responses))
 
     def log_determinants(self, table: Array) -> Array:
         """log |det d phi_q| (n, m) of the D modules at the states of the rows."""

@@ -21,16 +21,22 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "optimizer": ("natural-lbfgs", "lbfgs"),
     "dtype": ("float32", "float64"),
 }
-
-
+_WARPS = ("none", "quantile", "power", "auto")
+_REGRESSOR_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "input_warp": _WARPS,
+    "response_warp": _WARPS,
+    "preset": (None, "paper", "best"),
+}
+_NOISES = ("auto", "cv", "paper")
 _LOSSES = ("squared", "huber")
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Refuse what cannot work, with what is wrong, what came, and what to do."""
-    for name, choices in _CHOICES.items():
+    known = {n: c for n, c in _REGRESSOR_CHOICES.items() if n in parameters}
+    for name, choices in (_CHOICES | known).items():
         value = parameters[name]
-        if not isinstance(value, str) or value not in choices:
+        if not isinstance(value, str | None) or value not in choices:
             options = ", ".join(repr(c) for c in choices)
             raise ValueError(f"{name}={value!r} is not known; choose one of {options}.")
     for name in ("engine", "device"):
@@ -43,6 +49,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     _whole(parameters, "verbose", 0)
     _whole(parameters, "kernel_order", 0)
     _whole(parameters, "n_steps", 1, many=True)
+    if "n_members" in parameters:
+        _whole(parameters, "n_members", 1)
     if parameters["subset_size"] is not None:
         _whole(parameters, "subset_size", 1)
     if parameters["batch_size"] is not None:
@@ -58,8 +66,10 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if parameters["max_time"] is not None:
         _real(parameters, "max_time", lambda v: v > 0, "positive")
     noise = parameters["noise"]
-    if isinstance(noise, str) and noise not in ("auto", "paper"):
-        raise ValueError(f"noise={noise!r} is not known; use 'auto', 'paper' or a positive number.")
+    if isinstance(noise, str) and noise not in _NOISES:
+        raise ValueError(
+            f"noise={noise!r} is not known; use 'auto', 'cv', 'paper' or a positive number."
+        )
     if not isinstance(noise, str):
         _real(parameters, "noise", lambda v: v > 0, "positive, or 'auto'")
     loss = parameters.get("loss", "squared")

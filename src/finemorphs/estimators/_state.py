@@ -1,8 +1,9 @@
 """A fitted estimator as tensors and a header, and back: the content of a model file.
 
-tensors   theta, centers.0 .. (a D module each), x_mean, x_scale, y_mean, y_scale, history.*,
+tensors   of the model (:mod:`._model_state`), of further members ("members.1." ..), history.*,
           conformity_scores
-header    estimator, parameters, sequence, modules, fitted attributes, feature names, classes
+header    estimator, parameters, the model, further members, fitted attributes, feature names,
+          classes
 
 Nothing in a file is taken on trust: :func:`restore` compares every field with what the others
 say of it, and gives a model that can predict, or an error.
@@ -17,22 +18,16 @@ import numpy as np
 import torch
 
 from finemorphs._typing import Array, Tensor
-from finemorphs.estimators._checks import (
-    check_tensor,
-    field,
-    restore_classes,
-    restore_sequence,
-    texts,
-)
-from finemorphs.estimators._data import Scaling
+from finemorphs.estimators._checks import check_tensor, field, restore_classes, texts
+from finemorphs.estimators._members import KernelModel, Member
 from finemorphs.estimators._model import Model
+from finemorphs.estimators._model_state import describe_model, restore_kernel, restore_model
 from finemorphs.estimators._parameters import check_parameters
-from finemorphs.sequence import ModuleSequence
 from finemorphs.training import Record
 
 __all__ = ["VERSION", "describe", "restore"]
 
-VERSION = 1  # of the content; raised when older readers could not understand a file
+VERSION = 2  # of the content; raised when older readers could not understand a file
 
 # Parameters of one machine: a loaded model must not write where its file says.
 _NOT_KEPT = {"callbacks", "checkpoint", "resume"}
@@ -51,24 +46,19 @@ _OPTIONAL: dict[str, type] = {
     "_n_response_axes": int,
     "distance_": dict,
     "stationarity_": dict,
+    "selection_": dict,
 }
 
 
 def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and header of a fitted estimator."""
-    model = estimator.model_
-    tensors: dict[str, Tensor] = {"theta": model.theta}
-    tensors |= {f"centers.{i}": c for i, c in enumerate(model.centers)}
-    arrays = {
-        "x_mean": model.x_scaling.mean,
-        "x_scale": model.x_scaling.scale,
-        "y_mean": model.y_scaling.mean,
-        "y_scale": model.y_scaling.scale,
-    }
-    arrays |= {f"history.{name}": column for name, column in estimator.history_.items()}
+    tensors, model = describe_model(estimator.model_)
+    history = {f"history.{name}": column for name, column in estimator.history_.items()}
+    tensors |= {name: torch.from_numpy(np.array(column)) for name, column in history.items()}
+    if hasattr(estimator, "noise_path_"):
+        tensors["noise_path"] = torch.from_numpy(estimator.noise_path_)
     if hasattr(estimator, "conformity_scores_"):
-        arrays["conformity_scores"] = estimator.conformity_scores_
-    tensors |= {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        tensors["conformity_scores"] = torch.from_numpy(np.array(estimator.conformity_scores_))
     names = getattr(estimator, "feature_names_in_", None)
     parameters = estimator.get_params(deep=False)
     header = {
@@ -76,10 +66,7 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "parameters": {
             k: _plain(v) for k, v in parameters.items() if k not in _NOT_KEPT and _is_plain(v)
         },
-        "sequence": model.sequence.notation,
-        "modules": [
-            {"kind": type(m).__name__, **dataclasses.asdict(m)} for m in model.sequence.modules
-        ],
+        **model,
         "fitted": {
             name: getattr(estimator, name)
             for name in _FITTED | _OPTIONAL
@@ -87,7 +74,14 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "feature_names": None if names is None else [str(n) for n in names],
         "notes": getattr(estimator, "notes_", None),
+        "members": [],
     }
+    for i, member in enumerate(estimator.members_):
+        entry: dict[str, Any] = {"name": member.name, "weight": member.weight}
+        if member.model is not estimator.model_:
+            own, entry["model"] = describe_model(member.model)
+            tensors |= {f"members.{i}.{name}": tensor for name, tensor in own.items()}
+        header["members"].append(entry)
     if hasattr(estimator, "classes_"):
         classes = estimator.classes_
         header["classes"] = {"dtype": classes.dtype.str, "labels": classes.tolist()}
@@ -103,14 +97,17 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     for name, wanted in _OPTIONAL.items():
         if name in fitted:
             setattr(estimator, name, field(fitted, name, wanted))
-    sequence = restore_sequence(header)
-    estimator.model_ = _restore_model(sequence, tensors, estimator.n_features_in_)
-    estimator.sequence_ = sequence.notation
+    estimator.model_ = restore_model(tensors, header, estimator.n_features_in_)
+    estimator.members_ = _restore_members(estimator.model_, tensors, header)
+    estimator.sequence_ = estimator.model_.sequence.notation
     estimator.history_ = _restore_history(tensors, estimator.n_iter_)
     if "conformity_scores" in tensors:
         estimator.conformity_scores_ = _restore_scores(
             tensors, len(estimator.model_.y_scaling.mean)
         )
+    if "noise_path" in tensors:
+        check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 2), torch.float64)
+        estimator.noise_path_ = tensors["noise_path"].numpy()
     if "classes" in header:
         n_classes = len(estimator.model_.y_scaling.mean)
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_classes)
@@ -129,30 +126,35 @@ def _restore_parameters(kind: type, parameters: dict[str, Any]) -> Any:
     return estimator
 
 
-def _restore_model(sequence: ModuleSequence, tensors: dict[str, Tensor], n_features: int) -> Model:
-    n_responses = tensors["y_mean"].numel()
-    if n_features > sequence.d_in or not 1 <= n_responses <= sequence.d_out:
-        raise ValueError(
-            f"it maps {n_features} columns to {n_responses} by a sequence from "
-            f"{sequence.d_in} to {sequence.d_out} dimensions"
-        )
-    dtype = tensors["theta"].dtype
-    if not dtype.is_floating_point:
-        raise ValueError(f"tensor 'theta' holds {dtype}, which are no parameters")
-    check_tensor(tensors, "theta", (sequence.n_parameters,), dtype)
-    for i, module in enumerate(sequence.diffeos):
-        shape = (module.n_steps, module.n_controls, module.dim)
-        check_tensor(tensors, f"centers.{i}", shape, dtype)
-    scalings = []
-    for name, size in (("x", n_features), ("y", n_responses)):
-        check_tensor(tensors, f"{name}_mean", (size,), torch.float64)
-        check_tensor(tensors, f"{name}_scale", (size,), torch.float64)
-        mean, scale = tensors[f"{name}_mean"].numpy(), tensors[f"{name}_scale"].numpy()
-        if not (scale > 0).all():
-            raise ValueError(f"tensor '{name}_scale' is not positive")
-        scalings.append(Scaling(mean, scale))
-    centers = tuple(tensors[f"centers.{i}"] for i in range(len(sequence.diffeos)))
-    return Model(sequence, tensors["theta"], centers, *scalings)
+def _restore_members(
+    first: Model, tensors: dict[str, Tensor], header: dict[str, Any]
+) -> tuple[Member, ...]:
+    """What predicts; files of version 1 hold the model alone."""
+    if "members" not in header:
+        return (Member(first.sequence.notation, 1.0, first),)
+    members = []
+    for i, entry in enumerate(field(header, "members", list)):
+        name, weight = field(entry, "name", str), field(entry, "weight", float)
+        members.append(Member(name, weight, _restore_member(i, entry, first, tensors)))
+    if abs(sum(member.weight for member in members) - 1) > 1e-6:
+        raise ValueError("the weights of its members do not add up to 1")
+    return tuple(members)
+
+
+def _restore_member(
+    place: int, entry: dict[str, Any], first: Model, tensors: dict[str, Tensor]
+) -> Model | KernelModel:
+    """The model of a member: its own, or the first where it has none."""
+    if "model" not in entry:
+        return first
+    prefix = f"members.{place}."
+    own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    description = field(entry, "model", dict)
+    restore_one = restore_model if "modules" in description else restore_kernel
+    model = restore_one(own, description, len(first.x_scaling.mean))
+    if len(model.y_scaling.mean) != len(first.y_scaling.mean):
+        raise ValueError(f"member {place} predicts another number of responses than the first")
+    return model
 
 
 def _restore_scores(tensors: dict[str, Tensor], n_responses: int) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -11,10 +13,14 @@ from sklearn.utils import Tags
 
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.estimators._base import BaseFineMorphs
+from finemorphs.estimators._best import fit_best
 from finemorphs.estimators._data import TrainingRows
 from finemorphs.estimators._intervals import Intervals
 from finemorphs.estimators._numbers import check_range
 from finemorphs.estimators._stream import SAMPLE
+from finemorphs.estimators._members import average
+from finemorphs.estimators._parameters import generator
+from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
 from finemorphs.losses import Huber, Loss, Squared
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
@@ -22,6 +28,7 @@ from finemorphs.training import Callback, estimate_noise
 __all__ = ["FineMorphsRegressor"]
 
 _LOSSES: dict[str, type[Loss]] = {"squared": Squared, "huber": Huber}
+_PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
 _PAPER_FLOOR = 0.01  # least mean squared error that the paper's rounds ask for, in any units
 
 
@@ -53,10 +60,11 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         Weight of the cost of the matrices, for all A modules or one for each.
     inner_affine : {"ridge", "identity"}, default="ridge"
         Whether inner square A modules are pulled to 0 or to the identity.
-    noise : "auto", "paper" or float, default="auto"
+    noise : "auto", "cv", "paper" or float, default="auto"
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate. "paper" is the
-        same, but never asks for a mean squared error under 0.01 in the units of y.
+        same, but never asks for a mean squared error under 0.01 in the units of y. "cv" goes
+        down a path of levels and takes the one that predicts rows held out best.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -71,6 +79,15 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     batch_size : int or None, default=None
         With a subset of control points: how many of the other rows are in work at a time. It
         changes memory, not the result; None chooses it by ``max_memory``.
+    input_warp, response_warp : {"none", "quantile", "power", "auto"}, default="none"
+        A monotone map of each column before it is standardised: normal scores of its ranks, or
+        Yeo and Johnson's power; "auto" chooses inside the training data.
+    preset : {"paper", "best"} or None, default=None
+        Sets what is left at its default. "paper": the paper's optimiser and its noise rule.
+        "best": flows and kernel regression averaged by what they predict out of fold; sequence,
+        widths, steps, warps and noise level are chosen inside the training data.
+    n_members : int, default=1
+        Fits that differ in their start, averaged.
     engine : {"auto", "cpu", "cuda", "keops", "reference"}, default="auto"
         What computes the sums over pairs; "auto" takes "cuda" where there is a CUDA device.
     device : str, default="auto"
@@ -122,7 +139,14 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     status_ : str
         Why training ended, as a sentence.
     model_ : Model
-        The numbers behind the predictions.
+        The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
+    members_ : tuple of Member
+        What ``predict`` averages: name, weight, model. One member but for ensembles.
+    noise_path_ : ndarray of shape (n_levels, 2)
+        With ``noise="cv"``: multiples of the estimated sigma, and the error on rows held out.
+    selection_ : dict
+        With ``preset="best"``: candidates with their error out of fold and their weight, the
+        numbers that the model holds, and the kernel evaluations that a prediction takes.
     conformity_scores_ : ndarray of shape (n_rows, n_responses)
         Absolute errors on the rows of :meth:`calibrate`, once that was called.
     n_features_in_ : int
@@ -159,6 +183,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         tol: float = 1e-6,
         memory: int = 25,
         batch_size: int | None = None,
+        input_warp: str = "none",
+        response_warp: str = "none",
+        preset: str | None = None,
+        n_members: int = 1,
         engine: str = "auto",
         device: str = "auto",
         dtype: str = "float32",
@@ -190,6 +218,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         self.tol = tol
         self.memory = memory
         self.batch_size = batch_size
+        self.input_warp = input_warp
+        self.response_warp = response_warp
+        self.preset = preset
+        self.n_members = n_members
         self.engine = engine
         self.device = device
         self.dtype = dtype
@@ -236,15 +268,71 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
                     "sample_weight is given with a stream of rows, which cannot be weighted; "
                     "leave it out, or give arrays in memory."
                 )
+            self._check_plain_fit()
             self._fit_stream(X)
             self._n_response_axes = 1 if X.one_response else 2
             return self
         X, y, weights = self._check_data(X, y, sample_weight, y_numeric=True, multi_output=True)
         y = np.asarray(y, dtype=np.float64)
         check_range("y", y)
-        self._fit(X, y.reshape(len(y), -1), weights)
         self._n_response_axes = y.ndim
+        self._learn(X, y.reshape(len(y), -1), weights)
         return self
+
+    def _learn(self, X: Array, y: Array, weights: Array) -> None:
+        """Train as preset, warps, noise and members ask for, each choice made before the next."""
+        rng = generator(self.random_state)
+        if self.preset == "best":
+            fit_best(self, X, y, weights)
+        elif self.preset == "paper":
+            paper = {name: value for name, value in _PAPER.items() if self._is_default(name)}
+            self._adopt(self._trained_twin(X, y, weights, preset=None, **paper))
+        elif "auto" in (self.input_warp, self.response_warp):
+            warps = choose_warps(self, X, y, weights, rng)
+            self._adopt(self._trained_twin(X, y, weights, **warps))
+        elif self.n_members > 1:
+            fit_members(self, X, y, weights, rng)
+        elif self.noise == "cv":
+            fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
+            self._adopt(fitted)
+        else:
+            self._fit(X, y, weights)
+
+    def _check_plain_fit(self) -> None:
+        """Refuse, for streams, what reads the rows more often than a plain fit does."""
+        plain = {"preset": None, "n_members": 1, "input_warp": "none", "response_warp": "none"}
+        given = {name: getattr(self, name) for name in (*plain, "noise")}
+        wrong = [name for name, value in plain.items() if given[name] != value]
+        if wrong or given["noise"] == "cv":
+            name = wrong[0] if wrong else "noise"
+            raise ValueError(
+                f"{name}={given[name]!r} needs the rows in memory, but they come as a stream; "
+                "leave it at its default, or give arrays."
+            )
+
+    def _trained_twin(self, X: Array, y: Array, weights: Array, **changes: Any) -> Any:
+        twin = self._twin(**changes)
+        twin._learn(X, y, weights)
+        return twin
+
+    def _twin(self, **changes: Any) -> FineMorphsRegressor:
+        """An estimator with the same parameters but for some."""
+        return type(self)(**{**self.get_params(deep=False), **changes})
+
+    def _adopt(self, fitted: FineMorphsRegressor) -> None:
+        """Take over what a twin has been fitted to."""
+        kept = {"n_features_in_", "feature_names_in_"}
+        for name, value in vars(fitted).items():
+            if name.endswith("_") and name not in kept:
+                setattr(self, name, value)
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a parameter is left at its default."""
+        default = inspect.signature(type(self)).parameters[name].default
+        return bool(getattr(self, name) == default)
+
+    def _warps(self) -> tuple[str, str]:
+        return self.input_warp, self.response_warp
 
     def predict(self, X: ArrayLike) -> Array:
         """Responses for the rows of a table.
@@ -258,7 +346,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         ndarray of shape (n_samples,) or (n_samples, n_responses), as y was in ``fit``
         """
         X, engine, device = self._ready(X)
-        responses = self.model_.predict(X, engine, device)
+        responses = average(self.members_, lambda model: model.predict(X, engine, device))
         return responses[:, 0] if self._n_response_axes == 1 else responses
 
     def _loss_function(self) -> Loss:

@@ -1,0 +1,157 @@
+"""Choices made inside the training data: the noise level and the warps.
+
+The noise level (``noise="cv"``) and how far a fit is converged are one question: at a level
+that is too low a converged fit follows the noise. So models are trained along a falling path
+of levels, each from where the last one ended and to a coarse tolerance, and judged at every
+level on rows held out. The model that is kept walks the same path to the best level.
+
+    sigma = multiple * sigma_0,   sigma_0 estimated as for "auto", multiples in ``PATH``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.model_selection import KFold, ShuffleSplit
+
+from finemorphs._typing import Array
+from finemorphs.engines import choose_engine
+from finemorphs.estimators._data import prepare
+from finemorphs.estimators._members import Member
+from finemorphs.training import estimate_noise
+
+if TYPE_CHECKING:
+    from finemorphs.estimators.regressor import FineMorphsRegressor
+
+__all__ = [
+    "PATH",
+    "choose_noise",
+    "choose_warps",
+    "fit_members",
+    "mean_error",
+    "stop_reason",
+    "walk",
+]
+
+PATH = (2.8, 2.0, 1.4, 1.0, 0.7, 0.5, 0.35)
+_TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
+_QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
+_FOLDS, _FOLD_ROWS = 3, 2000
+_HELD_OUT = 0.2
+_WORTH = 0.99  # a warp has to lower the mean squared error to this share
+
+_ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
+
+
+def _folds(n: int, rng: np.random.Generator) -> list[tuple[Array, Array]]:
+    """Training and held-out rows: folds of a small table, one fifth of a large one."""
+    seed = int(rng.integers(2**31))
+    if n <= _FOLD_ROWS:
+        return list(KFold(_FOLDS, shuffle=True, random_state=seed).split(np.empty(n)))
+    return list(ShuffleSplit(1, test_size=_HELD_OUT, random_state=seed).split(np.empty(n)))
+
+
+def mean_error(prediction: Array, y: Array, weights: Array) -> float:
+    """Mean squared error, each response by its variance."""
+    share = (weights / weights.sum())[:, None]
+    variance = (share * (y - (share * y).sum(0)) ** 2).sum(0)
+    errors = (share * (prediction - y) ** 2).sum(0)
+    return float((errors / np.where(variance > 0, variance, 1.0)).sum())
+
+
+def stop_reason(fitted: FineMorphsRegressor) -> str:
+    """Why the fit was ended from outside: by the user, a callback, the clock; "" if it was not."""
+    outside = ("Interrupted", "A callback", "The time limit")
+    return fitted.status_ if fitted.status_.startswith(outside) else ""
+
+
+def walk(
+    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, path: Sequence[float]
+) -> Iterator[FineMorphsRegressor]:
+    """Fitted twins of an estimator at each level of a path, each from where the last one ended."""
+    rng = np.random.default_rng(0)
+    rows = prepare(X, y, weights, None, "random", rng, True, estimator._warps())
+    level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
+    last = None
+    for multiple in path:
+        twin = estimator._twin(
+            **_ALONE,
+            noise=multiple * level.sigma,
+            warm_start=True,
+            tol=max(estimator.tol, _TOLERANCE),
+            max_iter=min(estimator.max_iter, _ITERATIONS),
+        )
+        if last is not None:
+            twin.model_ = last.model_
+        twin._fit(X, y, weights)
+        yield twin
+        last = twin
+
+
+def choose_noise(
+    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
+) -> tuple[FineMorphsRegressor, Array]:
+    """A twin trained on all rows to the best level, and the table (multiple, error) of the path."""
+    engine, device = choose_engine(estimator.engine, estimator.device)
+    errors = np.zeros(len(PATH))
+    folds = _folds(len(X), rng)
+    for train, test in folds:
+        for i, twin in enumerate(walk(estimator, X[train], y[train], weights[train], PATH)):
+            prediction = twin.model_.predict(X[test], engine, device)
+            errors[i] += mean_error(prediction, y[test], weights[test]) / len(folds)
+    best = int(np.argmin(errors))
+    evaluations = 0
+    for twin in walk(estimator, X, y, weights, PATH[: best + 1]):
+        evaluations += twin.n_evaluations_
+        if stop_reason(twin):
+            break
+    twin.n_evaluations_ = evaluations
+    return twin, np.stack([PATH, errors], axis=1)
+
+
+def fit_members(
+    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
+) -> None:
+    """Fits of the same kind from different starts, averaged."""
+    fits: list[FineMorphsRegressor] = []
+    for child in rng.spawn(estimator.n_members):
+        twin = estimator._twin(random_state=child, n_members=1, checkpoint=None, resume=False)
+        twin._learn(X, y, weights)
+        fits.append(twin)
+        if stop_reason(twin):
+            break
+    estimator._adopt(fits[0])
+    estimator.status_, estimator.converged_ = fits[-1].status_, all(f.converged_ for f in fits)
+    estimator.members_ = tuple(
+        Member(f"{fit.sequence_}, start {i}", 1 / len(fits), fit.model_)
+        for i, fit in enumerate(fits, 1)
+    )
+
+
+def choose_warps(
+    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
+) -> dict[str, str]:
+    """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
+    folds = _folds(len(X), rng)
+    engine, device = choose_engine(estimator.engine, estimator.device)
+
+    def error(**warps: str) -> float:
+        quick = estimator._twin(**warps, max_iter=min(estimator.max_iter, _QUICK_ITERATIONS))
+        total = 0.0
+        for train, test in folds:
+            (twin,) = walk(quick, X[train], y[train], weights[train], [_QUICK_MULTIPLE])
+            prediction = twin.model_.predict(X[test], engine, device)
+            total += mean_error(prediction, y[test], weights[test])
+        return total
+
+    chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
+    for name in chosen:
+        if chosen[name] != "auto":
+            continue
+        fixed = {k: "none" if v == "auto" else v for k, v in chosen.items()}
+        errors = {kind: error(**{**fixed, name: kind}) for kind in ("none", "quantile", "power")}
+        best = min(errors, key=errors.__getitem__)
+        chosen[name] = best if errors[best] < _WORTH * errors["none"] else "none"
+    return chosen

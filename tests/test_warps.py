@@ -1,0 +1,145 @@
+"""Warps of columns: increasing, undone exactly, with the slope they say, kept as numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from finemorphs import FineMorphsRegressor, load
+from finemorphs.estimators._data import Scaling
+from finemorphs.estimators._warps import WARPS, fit_warp, restore_warp, warp_kind
+from finemorphs.exceptions import ModelFileError
+
+KINDS = sorted(WARPS)
+
+
+def columns(n: int = 300, seed: int = 0) -> np.ndarray:
+    """Skewed, of four values, constant, heavy on both sides, skewed to the left."""
+    rng = np.random.default_rng(seed)
+    return np.stack(
+        [
+            1e3 * rng.lognormal(size=n),
+            rng.integers(0, 4, n),
+            np.ones(n),
+            rng.standard_normal(n) ** 3,
+            -rng.lognormal(size=n),
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_undo_is_the_inverse(kind):
+    table = columns()
+    warp = fit_warp(kind, table, np.ones(len(table)))
+    np.testing.assert_allclose(warp.undo(warp.apply(table)), table, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_increasing_and_finite_also_beyond_the_data(kind, seed):
+    table = columns(50, seed)
+    warp = fit_warp(kind, table, np.ones(50))
+    low, high = table.min(0) - 1, table.max(0) + 1
+    line = low + np.linspace(0, 1, 200)[:, None] * (high - low)
+    warped = warp.apply(line)
+    assert (np.diff(warped, axis=0) > 0).all()
+    assert np.isfinite(warp.undo(10 * warped)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slope_is_the_derivative(kind):
+    table = columns()
+    warp = fit_warp(kind, table, np.ones(len(table)))
+    between = np.sort(table, axis=0)
+    between = 0.5 * (between[1:] + between[:-1]) + 1e-5 * table.std(0)
+    step = 1e-7 * np.maximum(table.std(0), 1e-3)
+    numeric = (warp.apply(between + step) - warp.apply(between - step)) / (2 * step)
+    right = np.isclose(numeric, warp.slope(between), rtol=1e-4)
+    assert right.mean() > 0.98  # the rest straddles a knot
+
+
+def test_normal_scores_are_normal():
+    table = columns(2000)[:, [0, 3, 4]]
+    scores = fit_warp("quantile", table, np.ones(2000)).apply(table)
+    np.testing.assert_allclose(scores.mean(0), 0, atol=0.02)
+    np.testing.assert_allclose(scores.std(0), 1, atol=0.03)
+
+
+def test_a_power_makes_a_lognormal_column_symmetric():
+    table = columns(2000)[:, :1]
+    warped = fit_warp("power", table, np.ones(2000)).apply(table)
+    skew = [((c - c.mean()) ** 3).mean() / c.std() ** 3 for c in (table, warped)]
+    assert abs(skew[1]) < 0.1 * skew[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_weight_of_two_is_the_row_twice(kind):
+    table = columns(40)
+    weighted = fit_warp(kind, table, np.r_[np.full(20, 2.0), np.ones(20)])
+    repeated = fit_warp(kind, np.r_[table[:20].repeat(2, 0), table[20:]], np.ones(60))
+    np.testing.assert_allclose(weighted.apply(table), repeated.apply(table), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "none"])
+def test_a_scaling_with_a_warp_is_undone_and_knows_its_slope(kind):
+    table = columns()[:, [0, 3]]
+    scaling = Scaling.of(table, np.ones(len(table)), kind)
+    assert warp_kind(scaling.warp) == kind
+    x = scaling.apply(table)
+    np.testing.assert_allclose(x.mean(0), 0, atol=1e-9)
+    np.testing.assert_allclose(x.std(0), 1)
+    np.testing.assert_allclose(scaling.undo(x), table, rtol=1e-9)
+    assert (scaling.slope(table) > 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_of_a_file_give_the_same_warp(kind):
+    table = columns()
+    warp = fit_warp(kind, table, np.ones(len(table)))
+    again = restore_warp(kind, warp.arrays(), table.shape[1])
+    np.testing.assert_array_equal(again.apply(table), warp.apply(table))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_that_do_not_fit_are_refused(kind):
+    warp = fit_warp(kind, columns(), np.ones(300))
+    with pytest.raises(ModelFileError, match="4 columns"):
+        restore_warp(kind, warp.arrays(), 4)
+    name, array = next(iter(warp.arrays().items()))
+    with pytest.raises(ModelFileError, match="not finite"):
+        restore_warp(kind, warp.arrays() | {name: np.full_like(array, np.nan)}, 5)
+    with pytest.raises(ModelFileError, match="belong"):
+        restore_warp(kind, {}, 5)
+    with pytest.raises(ModelFileError, match="unknown kind"):
+        restore_warp("spline", warp.arrays(), 5)
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    rng = np.random.default_rng(0)
+    x = rng.lognormal(sigma=1.5, size=(80, 2))
+    return x, np.exp(np.log(x[:, 0]) + np.sin(np.log(x[:, 1])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_warped_fit_speaks_the_units_of_the_data(kind, skewed, tmp_path):
+    x, y = skewed
+    model = FineMorphsRegressor(
+        input_warp=kind, response_warp=kind, n_steps=3, max_iter=40, random_state=0
+    ).fit(x, y)
+    plain = FineMorphsRegressor(n_steps=3, max_iter=40, random_state=0).fit(x, y)
+    assert np.median(np.abs(model.predict(x) - y)) < np.median(np.abs(plain.predict(x) - y))
+    np.testing.assert_allclose(
+        model.inverse_transform(model.transform(x), preimage="least-norm"), x, rtol=1e-3
+    )
+    step = 1e-6 * x[:5]
+    for j in range(2):
+        shift = step * np.eye(2)[j]
+        numeric = (model.predict(x[:5] + shift) - model.predict(x[:5] - shift)) / (2 * step[:, j])
+        np.testing.assert_allclose(model.jacobian(x[:5])[:, j], numeric, rtol=0.2)
+    model.save(tmp_path / "m.fm")
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").predict(x), model.predict(x))
