@@ -30,7 +30,7 @@ _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
 _JITTER = 1e-7  # of the noise
 _ROWS_AT_ONCE = 2048
-_MAX_EVALUATIONS = 80
+_MAX_EVALUATIONS = 60
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def likely_scales(
     weights: Array,
     rng: np.random.Generator,
     device: torch.device,
-    max_rows: int = 1500,
+    max_rows: int = 1000,
 ) -> Scales:
     """The scales of largest likelihood for standardised rows x (n, d) and y (n, d_Y).
 
@@ -133,7 +133,7 @@ def likely_scales(
     rng : Generator
         Draws the sample of ``max_rows`` where there are more.
     device : torch.device
-    max_rows : int, default=1500
+    max_rows : int, default=1000
         The cost grows with its cube.
     """
     if len(x) > max_rows:

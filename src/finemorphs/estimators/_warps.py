@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _KNOTS = 256
+_SAME = 1e-9  # of a column's range: quantiles nearer than that are one
 _MARGIN = 0.5  # of a standard deviation: how far a power is undone beyond the training values
 _LARGEST_EXPONENT = 5.0
 
@@ -73,9 +74,10 @@ class QuantileWarp:
         lowest = 0.5 / n
         knots, scores = [], []
         for column in quantiles.quantiles_.T:
-            values, place, count = np.unique(column, return_inverse=True, return_counts=True)
+            place = _places(column)
+            count = np.bincount(place)
             rank = np.bincount(place, quantiles.references_) / count
-            knots.append(values)
+            knots.append(np.bincount(place, column) / count)
             scores.append(ndtri(np.clip(rank, lowest, 1 - lowest)))
         ends = np.cumsum([len(k) for k in knots])
         return cls(np.concatenate(knots), np.concatenate(scores), ends)
@@ -229,6 +231,12 @@ def _check_knots(values: Mapping[str, Array], n_columns: int) -> None:
     )
     if not right:
         raise ModelFileError(f"the quantile warp of the file is not one of {n_columns} columns.")
+
+
+def _places(increasing: Array) -> Array:
+    """Numbers 0, 0, 1, .. of values, the same for those that only rounding tells apart."""
+    gap = _SAME * max(increasing[-1] - increasing[0], np.abs(increasing[[0, -1]]).max())
+    return np.concatenate([[0], np.cumsum(np.diff(increasing) > gap)])
 
 
 def _mean_slope(x: Array, z: Array) -> float:

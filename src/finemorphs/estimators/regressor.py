@@ -16,11 +16,11 @@ from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._best import fit_best
 from finemorphs.estimators._data import TrainingRows
 from finemorphs.estimators._intervals import Intervals
-from finemorphs.estimators._numbers import check_range
-from finemorphs.estimators._stream import SAMPLE
 from finemorphs.estimators._members import average
+from finemorphs.estimators._numbers import check_range
 from finemorphs.estimators._parameters import generator
 from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
+from finemorphs.estimators._stream import SAMPLE
 from finemorphs.losses import Huber, Loss, Squared
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise

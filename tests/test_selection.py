@@ -1,0 +1,170 @@
+"""Choices inside the training data: noise level, warps, members, and the best preset."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from finemorphs import FineMorphsRegressor, load
+from finemorphs.estimators._best import _simplex_least_squares
+from finemorphs.estimators._selection import PATH, mean_error, walk
+
+FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((90, 2))
+    return x, np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.standard_normal(90)
+
+
+@pytest.fixture(scope="module")
+def best(table):
+    return FineMorphsRegressor(preset="best", **FAST).fit(*table)
+
+
+# --- noise ------------------------------------------------------------------------------------
+
+
+def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
+    model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
+    multiples, errors = model.noise_path_.T
+    np.testing.assert_array_equal(multiples, PATH)
+    auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
+    estimated = auto.history_["sigma"][0]
+    assert model.noise_ == pytest.approx(multiples[np.argmin(errors)] * estimated)
+    model.save(tmp_path / "m.fm")
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+def test_each_level_begins_where_the_last_one_ended(table):
+    x, y = table
+    prototype = FineMorphsRegressor(**FAST)
+    fits = list(walk(prototype, x, y[:, None], np.ones(len(x)), [2.0, 1.0]))
+    alone = clone(prototype).set_params(noise=fits[1].noise_, tol=1e-4).fit(x, y)
+    assert fits[1].history_["objective"][0] < alone.history_["objective"][0]
+
+
+def test_mean_error_is_one_for_the_mean_of_each_response(table):
+    y = np.random.default_rng(0).standard_normal((50, 3)) * [1, 10, 100]
+    weights = np.random.default_rng(1).uniform(1, 2, 50)
+    mean = np.average(y, axis=0, weights=weights)
+    assert mean_error(np.tile(mean, (50, 1)), y, weights) == pytest.approx(3)
+
+
+# --- warps ------------------------------------------------------------------------------------
+
+
+def test_auto_takes_a_warp_where_it_pays_and_none_where_it_does_not():
+    rng = np.random.default_rng(0)
+    x = rng.lognormal(sigma=2, size=(120, 1))
+    curved = FineMorphsRegressor(input_warp="auto", **FAST).fit(x, np.sin(np.log(x[:, 0])))
+    assert curved.model_.x_scaling.warp is not None
+    x = rng.uniform(-1, 1, (120, 1))
+    straight = FineMorphsRegressor(input_warp="auto", response_warp="auto", **FAST)
+    straight.fit(x, 2 * x[:, 0])
+    assert straight.model_.y_scaling.warp is None
+
+
+# --- members ----------------------------------------------------------------------------------
+
+
+def test_members_are_averaged_and_kept(table, tmp_path):
+    x, y = table
+    model = FineMorphsRegressor(n_members=3, **FAST).fit(x, y)
+    parts = [m.model.predict(x, *_engine(model))[:, 0] for m in model.members_]
+    assert len({tuple(p) for p in parts}) == 3
+    np.testing.assert_allclose(model.predict(x), np.mean(parts, axis=0))
+    model.save(tmp_path / "m.fm")
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").predict(x), model.predict(x))
+
+
+def _engine(model):
+    from finemorphs.engines import choose_engine
+
+    return choose_engine(model.engine, model.device)
+
+
+# --- best -------------------------------------------------------------------------------------
+
+
+def test_best_weighs_candidates_by_what_they_predict_out_of_fold(best, table):
+    candidates = best.selection_["candidates"]
+    weights = np.array([c["weight"] for c in candidates])
+    assert weights.sum() == pytest.approx(1)
+    assert best.selection_["rmse"][0] <= min(c["rmse"][0] for c in candidates) * 1.0001
+    assert sum(m.weight for m in best.members_) == pytest.approx(1)
+    x, _ = table
+    new = np.random.default_rng(5).standard_normal((200, 2))
+    truth = np.sin(2 * new[:, 0]) + new[:, 1]
+    assert np.sqrt(np.mean((best.predict(new) - truth) ** 2)) < 0.25
+    assert best.transform(x).shape == (90, 3)
+
+
+def test_best_survives_a_file_with_all_its_members(best, table, tmp_path):
+    x, _ = table
+    best.save(tmp_path / "m.fm")
+    again = load(tmp_path / "m.fm")
+    np.testing.assert_array_equal(again.predict(x), best.predict(x))
+    assert again.selection_ == best.selection_
+    assert [m.name for m in again.members_] == [m.name for m in best.members_]
+
+
+def test_jacobian_of_best_against_finite_differences(best):
+    x = np.random.default_rng(3).standard_normal((6, 2))
+    slopes = best.jacobian(x)
+    for j, e in enumerate(np.eye(2)):
+        numeric = (best.predict(x + 1e-6 * e) - best.predict(x - 1e-6 * e)) / 2e-6
+        np.testing.assert_allclose(slopes[:, j], numeric, atol=1e-4)
+
+
+def test_best_is_the_same_for_the_same_seed_and_any_order_of_rows(best, table):
+    x, y = table
+    order = np.random.default_rng(1).permutation(len(x))
+    again = FineMorphsRegressor(preset="best", **FAST).fit(x[order], y[order])
+    np.testing.assert_allclose(again.predict(x), best.predict(x), rtol=1e-6)
+
+
+def test_best_has_several_responses():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 2))
+    y = np.stack([x[:, 0], 100 * np.sin(x[:, 1])], axis=1)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(x, y)
+    assert model.predict(x).shape == (40, 2)
+    assert len(model.selection_["rmse"]) == 2
+    assert model.jacobian(x).shape == (40, 2, 2)
+
+
+def test_best_ends_by_its_time_and_says_so(table):
+    model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
+    assert "time limit" in model.status_
+    assert not model.converged_
+    assert np.isfinite(model.predict(table[0])).all()
+
+
+def test_weights_of_the_simplex():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(200)
+    columns = np.stack([y + 0.1 * rng.standard_normal(200), rng.standard_normal(200)], axis=1)
+    weights = _simplex_least_squares(columns, y)
+    assert weights[0] > 0.95
+    half = _simplex_least_squares(np.stack([y + 1, y - 1], axis=1), y)
+    np.testing.assert_allclose(half, 0.5, atol=1e-3)
+
+
+def test_paper_is_the_paper_s_optimiser_and_noise(table):
+    paper = FineMorphsRegressor(preset="paper", max_iter=10, random_state=0).fit(*table)
+    same = FineMorphsRegressor(
+        optimizer="lbfgs", noise="paper", tol=1e-15, max_iter=10, random_state=0
+    ).fit(*table)
+    assert paper.objective_ == same.objective_
+    assert paper.optimizer == "natural-lbfgs"  # parameters stay as they were given
+
+
+def test_choices_that_are_not_known(table):
+    for wrong in ({"preset": "fast"}, {"input_warp": "log"}, {"noise": "low"}, {"n_members": 0}):
+        (name,) = wrong
+        with pytest.raises(ValueError, match=name):
+            FineMorphsRegressor(**wrong).fit(*table)
