@@ -92,7 +92,7 @@ def test_a_file_keeps_the_labels(labels: np.ndarray, tmp_path: Path) -> None:
 
 def test_parameters_are_those_of_the_regressor() -> None:
     ours, theirs = FineMorphsClassifier().get_params(), FineMorphsRegressor().get_params()
-    of_responses = {"loss"}
+    of_responses = {"loss", "input_warp", "response_warp", "preset", "n_members"}
     assert ours.keys() - {"class_weight"} == theirs.keys() - of_responses
     assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == {"noise"}
 

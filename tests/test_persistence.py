@@ -119,7 +119,7 @@ def _rewrite(path, change_header=None, change_tensors=None, **metadata):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": "99"}, "version 99.*reads up to 1"),
+        ({"version": "99"}, "version 99.*reads up to 2"),
         ({"version": "x"}, "no readable format version"),
         ({"change_header": lambda h: h.update(estimator="Other")}, "'Other'"),
         ({"change_header": lambda h: h.pop("modules")}, "'modules' is None where list"),
