@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from finemorphs import FineMorphsClassifier, FineMorphsRegressor
+from finemorphs.estimators._members import KernelModel
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((80, 3)) * [1.0, 100.0, 0.01] + [10.0, 0.0, 1.0]
@@ -26,6 +27,14 @@ MODELS = {
     "A": FineMorphsRegressor("A", dummy_dims=0, random_state=0),
     "gaussian": FineMorphsRegressor(kernel="gaussian", random_state=0, kernel_width=0.3),
     "order 1": FineMorphsRegressor(kernel_order=1, random_state=0, max_iter=60),
+    "quantile": FineMorphsRegressor(
+        input_warp="quantile", response_warp="quantile", random_state=0, max_iter=40
+    ),
+    "power": FineMorphsRegressor(
+        input_warp="power", response_warp="power", random_state=0, max_iter=40
+    ),
+    "members": FineMorphsRegressor(n_members=3, random_state=0, max_iter=20),
+    "best": FineMorphsRegressor(preset="best", random_state=0, max_iter=10, n_steps=2),
 }
 
 
@@ -44,7 +53,8 @@ def run_torch(path: Path, rows: np.ndarray) -> np.ndarray:
 def test_onnx_predicts_the_same(name: str, tmp_path: Path) -> None:
     model = MODELS[name].fit(X, Y)
     model.export(tmp_path / "model.onnx")
-    for rows in (X, X[:1]):
+    far = (X + X.std(0)).astype(np.float32).astype(np.float64)
+    for rows in (X, X[:1], far):
         found, expected = run_onnx(tmp_path / "model.onnx", rows), model.predict(rows)
         assert found.dtype == np.float32
         assert found.shape == expected.shape
@@ -59,6 +69,11 @@ def test_a_torch_program_predicts_the_same(kernel: str, tmp_path: Path) -> None:
         found, expected = run_torch(tmp_path / "model.pt2", rows), model.predict(rows)
         assert found.shape == expected.shape
         assert np.abs(found - expected).max() < 1e-5 * Y.std()
+
+
+def test_the_best_preset_has_a_kernel_regression() -> None:
+    kinds = {type(member.model) for member in MODELS["best"].fit(X, Y).members_}
+    assert KernelModel in kinds  # or the test above shows less than it says
 
 
 def test_several_responses(tmp_path: Path) -> None:

@@ -314,5 +314,5 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 "classes": None if classes is None else classes.tolist(),
             },
         )
-        tape = record(self.model_, flat, probabilities=classes is not None)
+        tape = record(self.members_, flat, probabilities=classes is not None)
         FORMATS[format](path, tape, signature)

@@ -18,7 +18,7 @@ import torch
 
 from finemorphs._typing import Tensor
 from finemorphs._version import __version__
-from finemorphs.estimators._program import Operation, Tape
+from finemorphs.estimators._tape import Operation, Tape
 
 __all__ = ["FORMATS", "Signature"]
 
@@ -34,6 +34,7 @@ _ON_TENSORS: dict[str, Callable[..., Tensor]] = {
     "Relu": torch.relu,
     "Sqrt": torch.sqrt,
     "Exp": torch.exp,
+    "Log": torch.log,
     "Softmax": partial(torch.softmax, dim=1),
 }
 
