@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 import finemorphs
 from finemorphs import FineMorphsRegressor
+from finemorphs.engines import choose_engine
 
 
 def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -115,3 +116,53 @@ def test_without_mapie_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "mapie.regression", None)
     with pytest.raises(ImportError, match=r"need the package mapie.*finemorphs\[intervals\]"):
         MODEL.predict_interval(TEST[0][:2])
+
+
+# --- standard deviations of ensembles -----------------------------------------------------
+
+ENSEMBLE = FineMorphsRegressor(n_members=4, random_state=0, n_steps=3, max_iter=40).fit(*TRAIN)
+
+
+def test_std_is_the_spread_of_the_members_and_the_residual() -> None:
+    X, y = TEST[0][:50], TRAIN[1]
+    engine, device = choose_engine("cpu", "cpu")
+    predictions = [member.model.predict(X, engine, device)[:, 0] for member in ENSEMBLE.members_]
+    residual = np.sqrt(np.mean((y - ENSEMBLE.predict(TRAIN[0])) ** 2))
+    mean, std = ENSEMBLE.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, ENSEMBLE.predict(X))
+    np.testing.assert_allclose(std, np.hypot(np.std(predictions, axis=0), residual))
+
+
+def test_std_is_larger_where_there_are_no_rows() -> None:
+    _, near = ENSEMBLE.predict(TRAIN[0], return_std=True)
+    _, far = ENSEMBLE.predict(TRAIN[0] * 3, return_std=True)
+    excess = [np.mean(std**2 - ENSEMBLE.residual_**2) for std in (near, far)]
+    assert excess[1] > 10 * excess[0]
+
+
+def test_calibration_sets_the_scale_of_the_std(tmp_path: Path) -> None:
+    model = copy.copy(ENSEMBLE).calibrate(*CALIBRATION)
+    mean, std = model.predict(TEST[0], return_std=True)
+    assert np.sqrt(np.mean(((TEST[1] - mean) / std) ** 2)) == pytest.approx(1, abs=0.2)
+    model.save(tmp_path / "model")
+    _, again = finemorphs.load(tmp_path / "model").predict(TEST[0], return_std=True)
+    np.testing.assert_array_equal(again, std)
+
+
+def test_std_of_several_responses() -> None:
+    X, y = TRAIN
+    model = FineMorphsRegressor(n_members=2, random_state=0, n_steps=2, max_iter=5)
+    mean, std = model.fit(X, np.stack([y, 100 * y], 1)).predict(X, return_std=True)
+    assert mean.shape == std.shape == (80, 2)
+    assert (std[:, 1] > 10 * std[:, 0]).all()
+
+
+def test_the_best_preset_takes_the_error_out_of_fold() -> None:
+    model = FineMorphsRegressor(preset="best", random_state=0, n_steps=2).fit(*TRAIN)
+    assert len(model.members_) > 1
+    np.testing.assert_array_equal(model.residual_, model.selection_["rmse"])
+
+
+def test_one_member_has_no_std() -> None:
+    with pytest.raises(ValueError, match=r"needs several members .* fit with n_members=5"):
+        MODEL.predict(TEST[0], return_std=True)

@@ -1,4 +1,8 @@
-"""Prediction intervals by split conformal prediction, through MAPIE.
+"""Uncertainty: standard deviations from ensembles, and conformal intervals through MAPIE.
+
+The standard deviation of a row is the root of s(x)^2 + residual^2, with s(x) the spread of the
+members' predictions and one residual level for all rows. It is a scale, not a guarantee; the
+intervals of split conformal prediction have one.
 
 With R_1 .. R_n the absolute errors on rows that training has not seen, the interval of a new row
 is f(x) -+ the ceil((n + 1) confidence)-th smallest of them. If the new row and these are
@@ -9,13 +13,17 @@ and the distribution are; the probability is over both, and for each response on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from finemorphs._typing import Array, ArrayLike
+from finemorphs.engines import Engine, choose_engine
+from finemorphs.estimators._members import Member, mean_and_spread
 
 __all__ = ["Intervals"]
 
@@ -30,6 +38,12 @@ class Intervals:
     """
 
     conformity_scores_: Array
+    residual_: Array
+    engine: str
+    device: str
+    members_: tuple[Member, ...]
+    selection_: dict[str, Any]
+    _ready: Callable[[ArrayLike], tuple[Array, Engine, torch.device]]
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Any:
         """Measure the errors that :meth:`predict_interval` is made of.
@@ -54,6 +68,11 @@ class Intervals:
                 f"{predicted.shape}; give finite responses shaped as in fit."
             )
         self.conformity_scores_ = np.abs(observed - predicted).reshape(len(observed), -1)
+        if len(self.members_) > 1:
+            table, _, _ = self._ready(X)
+            _, spread = self._mean_and_spread(table)
+            excess = (self.conformity_scores_**2 - spread**2).mean(0)
+            self.residual_ = np.sqrt(np.maximum(excess, 0.0))
         return self
 
     def predict_interval(self, X: ArrayLike, confidence: float = 0.9) -> Array:
@@ -77,6 +96,24 @@ class Intervals:
         columns = predicted.reshape(len(predicted), -1)
         ends = [_conformal(s, p, confidence) for s, p in zip(scores.T, columns.T, strict=True)]
         return np.stack(ends, 1).reshape(*predicted.shape, 2)
+
+    def _mean_and_spread(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation over the members, (n, d_Y), of a checked table."""
+        if len(self.members_) == 1:
+            raise ValueError(
+                "return_std=True needs several members that can disagree, and there is one; fit "
+                "with n_members=5, say, or use predict_interval."
+            )
+        engine, device = choose_engine(self.engine, self.device)
+        return mean_and_spread(self.members_, lambda model: model.predict(X, engine, device))
+
+    def _measure_residual(self, X: Array, y: Array, weights: Array) -> None:
+        """The residual level after training on y (n, d_Y)."""
+        if "rmse" in getattr(self, "selection_", {}):
+            self.residual_ = np.array(self.selection_["rmse"])
+        else:
+            mean, _ = self._mean_and_spread(X)
+            self.residual_ = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
 
     def _scores_for(self, confidence: float) -> Array:
         """The conformity scores, where there are enough of them."""

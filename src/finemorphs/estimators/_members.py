@@ -14,7 +14,7 @@ from finemorphs.estimators._data import Scaling, in_units
 from finemorphs.estimators._model import Model
 from finemorphs.kernel_regression import KernelRegression
 
-__all__ = ["KernelModel", "Member", "average", "spread"]
+__all__ = ["KernelModel", "Member", "average", "mean_and_spread"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,11 @@ def average(members: Sequence[Member], of: Callable[[Model | KernelModel], Array
     )
 
 
-def spread(members: Sequence[Member], of: Callable[[Model | KernelModel], Array]) -> Array:
-    """The weighted standard deviation over the members of such an array."""
+def mean_and_spread(
+    members: Sequence[Member], of: Callable[[Model | KernelModel], Array]
+) -> tuple[Array, Array]:
+    """The weighted mean and standard deviation over the members of such an array."""
     values = np.stack([of(member.model) for member in members])
     weights = np.array([member.weight for member in members])
     mean = np.tensordot(weights, values, axes=1)
-    return np.sqrt(np.tensordot(weights, (values - mean) ** 2, axes=1))
+    return mean, np.sqrt(np.tensordot(weights, (values - mean) ** 2, axes=1))

@@ -1,7 +1,7 @@
 """A fitted estimator as tensors and a header, and back: the content of a model file.
 
 tensors   of the model (:mod:`._model_state`), of further members ("members.1." ..), history.*,
-          conformity_scores
+          conformity_scores, residual
 header    estimator, parameters, the model, further members, fitted attributes, feature names,
           classes
 
@@ -57,8 +57,9 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {name: torch.from_numpy(np.array(column)) for name, column in history.items()}
     if hasattr(estimator, "noise_path_"):
         tensors["noise_path"] = torch.from_numpy(estimator.noise_path_)
-    if hasattr(estimator, "conformity_scores_"):
-        tensors["conformity_scores"] = torch.from_numpy(np.array(estimator.conformity_scores_))
+    for name in ("conformity_scores", "residual"):
+        if hasattr(estimator, f"{name}_"):
+            tensors[name] = torch.from_numpy(np.array(getattr(estimator, f"{name}_")))
     names = getattr(estimator, "feature_names_in_", None)
     parameters = estimator.get_params(deep=False)
     header = {
@@ -101,16 +102,17 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     estimator.members_ = _restore_members(estimator.model_, tensors, header)
     estimator.sequence_ = estimator.model_.sequence.notation
     estimator.history_ = _restore_history(tensors, estimator.n_iter_)
+    n_responses = len(estimator.model_.y_scaling.mean)
     if "conformity_scores" in tensors:
-        estimator.conformity_scores_ = _restore_scores(
-            tensors, len(estimator.model_.y_scaling.mean)
-        )
+        estimator.conformity_scores_ = _restore_scores(tensors, n_responses)
+    if "residual" in tensors:
+        check_tensor(tensors, "residual", (n_responses,), torch.float64)
+        estimator.residual_ = tensors["residual"].numpy()
     if "noise_path" in tensors:
         check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 2), torch.float64)
         estimator.noise_path_ = tensors["noise_path"].numpy()
     if "classes" in header:
-        n_classes = len(estimator.model_.y_scaling.mean)
-        estimator.classes_ = restore_classes(field(header, "classes", dict), n_classes)
+        estimator.classes_ = restore_classes(field(header, "classes", dict), n_responses)
     if header.get("notes") is not None:
         estimator.notes_ = field(header, "notes", dict)
     if header.get("feature_names") is not None:

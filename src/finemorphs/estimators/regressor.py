@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -147,6 +147,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold and their weight, the
         numbers that the model holds, and the kernel evaluations that a prediction takes.
+    residual_ : ndarray of shape (n_responses,)
+        With several members: the error that is not their disagreement. After ``fit`` it is the
+        root mean squared error on the training rows (with ``preset="best"``, out of fold), after
+        :meth:`calibrate` what the errors there are above the spread of the members.
     conformity_scores_ : ndarray of shape (n_rows, n_responses)
         Absolute errors on the rows of :meth:`calibrate`, once that was called.
     n_features_in_ : int
@@ -257,7 +261,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         -------
         self
         """
-        self.__dict__.pop("conformity_scores_", None)  # of another model
+        for name in ("conformity_scores_", "residual_"):  # of another model
+            self.__dict__.pop(name, None)
         # Smaller maps are arrays: joblib hands arrays to its workers as maps.
         may_stream = y is not None and sample_weight is None and self.subset_size is not None
         if may_stream and isinstance(X, np.memmap) and len(X) > SAMPLE:
@@ -277,6 +282,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         check_range("y", y)
         self._n_response_axes = y.ndim
         self._learn(X, y.reshape(len(y), -1), weights)
+        if len(self.members_) > 1:
+            self._measure_residual(X, y.reshape(len(y), -1), weights)
         return self
 
     def _learn(self, X: Array, y: Array, weights: Array) -> None:
@@ -334,20 +341,37 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     def _warps(self) -> tuple[str, str]:
         return self.input_warp, self.response_warp
 
-    def predict(self, X: ArrayLike) -> Array:
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Array: ...
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Responses for the rows of a table.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to give standard deviations too, which needs several members: the root of
+            the variance over the members plus ``residual_`` squared.
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_responses), as y was in ``fit``
+        responses : ndarray of shape (n_samples,) or (n_samples, n_responses)
+            As y was in ``fit``.
+        std : ndarray shaped like the responses
+            Only with ``return_std``.
         """
         X, engine, device = self._ready(X)
+        one = self._n_response_axes == 1
+        if return_std:
+            mean, spread = self._mean_and_spread(X)
+            std = np.sqrt(spread**2 + self.residual_**2)
+            return (mean[:, 0], std[:, 0]) if one else (mean, std)
         responses = average(self.members_, lambda model: model.predict(X, engine, device))
-        return responses[:, 0] if self._n_response_axes == 1 else responses
+        return responses[:, 0] if one else responses
 
     def _loss_function(self) -> Loss:
         return _LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
