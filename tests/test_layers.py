@@ -19,7 +19,7 @@ PACKAGE = "finemorphs"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
-    ("_safetensors",),
+    ("_safetensors", "resources"),
     ("distributed", "kernel_regression", "kernels", "losses", "storage", "tables"),
     ("streams",),
     ("engines",),

@@ -13,7 +13,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from finemorphs import FineMorphsRegressor  # noqa: E402
 from finemorphs.distributed import ALONE  # noqa: E402
-from finemorphs.estimators import _stream  # noqa: E402
+from finemorphs.estimators import _base, _stream  # noqa: E402
 from finemorphs.estimators._memory import block_size, budget  # noqa: E402
 from finemorphs.exceptions import TableError  # noqa: E402
 from finemorphs.sequence import ModuleSequence  # noqa: E402
@@ -175,7 +175,7 @@ def test_the_sample_holds_the_control_points_first(monkeypatch):
 # --- fits -------------------------------------------------------------------------------------
 
 
-def test_a_stream_trains_the_model_of_the_table(tmp_path):
+def test_a_stream_trains_the_model_of_the_table(tmp_path, monkeypatch):
     """Arrays, a memory map and Parquet, kept or read anew, in blocks of any size."""
     x, y = data()
     order = np.lexsort(np.column_stack([x, y]).T[::-1])
@@ -185,11 +185,13 @@ def test_a_stream_trains_the_model_of_the_table(tmp_path):
     mapped[:] = x
     options = OPTIONS | {"dtype": "float64", "subset_method": "random"}
     expected = FineMorphsRegressor(**options).fit(x, y).predict(x)
-    for source, more in [
-        ((mapped, y), {}),
-        ((stream,), {"batch_size": 41}),
-        ((stream,), {"batch_size": 41, "max_memory": "1kB"}),
+    for source, more, memory in [
+        ((mapped, y), {}, None),
+        ((stream,), {"batch_size": 41}, None),
+        ((stream,), {"batch_size": 41}, 1000),  # too little to keep the rows
     ]:
+        if memory:
+            monkeypatch.setattr(_base, "budget", lambda max_memory, device, m=memory: m)
         model = FineMorphsRegressor(**options, **more).fit(*source)
         frame = pd.DataFrame(x, columns=["a", "b", "c"]) if len(source) == 1 else x
         np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-6)

@@ -12,6 +12,7 @@ __all__ = [
     "DistributedError",
     "EngineError",
     "FineMorphsError",
+    "MemoryLimitError",
     "ModelFileError",
     "NotInvertibleError",
     "SequenceError",
@@ -45,6 +46,10 @@ class EngineError(FineMorphsError, RuntimeError):
 
 class ModelFileError(FineMorphsError, ValueError):
     """A model file is damaged, of another kind, or of a newer format."""
+
+
+class MemoryLimitError(FineMorphsError, MemoryError):
+    """A fit needs more memory than there is, or is allowed; the message says what to change."""
 
 
 class CheckpointError(FineMorphsError, ValueError):

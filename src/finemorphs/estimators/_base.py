@@ -25,7 +25,7 @@ from finemorphs.estimators._data import TrainingRows, pad, prepare
 from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._memory import block_size, budget
+from finemorphs.estimators._memory import Fit, block_size, budget, check_memory
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._numbers import check_range, refuse_masked
 from finemorphs.estimators._parameters import check_parameters, generator
@@ -36,6 +36,7 @@ from finemorphs.estimators._stream import StreamBlocks, StreamedRows, prepare_st
 from finemorphs.losses import Loss
 from finemorphs.modules import Diffeo
 from finemorphs.objective import Objective
+from finemorphs.resources import parse_size
 from finemorphs.rows import Rows, share
 from finemorphs.sequence import ModuleSequence
 from finemorphs.streams import Stream
@@ -117,6 +118,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                     f"subset_size={self.subset_size!r} leaves none; give a smaller one."
                 )
             sequence = self._build_sequence(rows)
+            self._check_memory(sequence, rows, engine, device)
             settings = group.share(self._settings(rows, rng_noise))
             start = self._start_values(sequence, rng_start)
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
@@ -161,6 +163,26 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             ridge=self.ridge,
             inner_affine=self.inner_affine,
         )
+
+    def _check_memory(
+        self, sequence: ModuleSequence, rows: TrainingRows, engine: Engine, device: torch.device
+    ) -> None:
+        """Refuse, before it starts, a fit that will not find the memory it needs."""
+        itemsize = self._torch_dtype.itemsize
+        fit = Fit(
+            sequence,
+            len(rows.x),
+            rows.n_controls,
+            rows.x.shape[1] + rows.y.shape[1],
+            self.batch_size
+            or block_size(sequence, itemsize, budget(self.max_memory, device), device),
+            self.memory,
+            itemsize,
+            natural=self.optimizer == "natural-lbfgs",
+            dense=engine.name == "reference",
+            search=isinstance(self.noise, str),
+        )
+        check_memory(fit, self.max_memory, device)
 
     def _start_values(self, sequence: ModuleSequence, rng: np.random.Generator) -> Array:
         """Fresh values, or those of the last fit for modules that are shaped alike."""
@@ -227,6 +249,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             memory=self.memory,
             response_scale=rows.y_scaling.scale,
             max_time=self.max_time,
+            max_memory=self.max_memory and parse_size("max_memory", self.max_memory),
         )
 
     def _keep(

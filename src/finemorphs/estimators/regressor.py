@@ -97,8 +97,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     max_time : float or None, default=None
         Seconds after which training ends with what it has.
     max_memory : int, str or None, default=None
-        Bytes that blocks of rows may use, a number or text such as "4GB"; None takes half of
-        what the device has free.
+        Bytes that a fit may take, a number or text such as "4GB". A fit that would need more, or
+        more than is free, is refused before it starts; one that takes more all the same ends
+        with what it has. Blocks of rows are chosen by it, or by half of what is free.
     warm_start : bool, default=False
         Begin the next ``fit`` where the last one ended, module by module where shapes agree.
     checkpoint : path-like or None, default=None

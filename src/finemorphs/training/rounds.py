@@ -19,6 +19,7 @@ from finemorphs._typing import Array, Tensor
 from finemorphs.exceptions import CheckpointError
 from finemorphs.objective import Evaluation, Objective
 from finemorphs.optim import History, Iteration, Past, minimize
+from finemorphs.resources import resident, size_text
 from finemorphs.training.checkpoint import Checkpoint
 from finemorphs.training.history import Callback, Record
 from finemorphs.training.state import Ended, State
@@ -35,7 +36,8 @@ class Settings:
     """How to train.
 
     ``target`` is the mean loss (units of y, squared) that ends the rounds; None: one round.
-    ``response_scale`` holds the standard deviation of each response.
+    ``response_scale`` holds the standard deviation of each response. ``max_time`` is in seconds
+    from the call, ``max_memory`` in bytes beyond what the process held then.
     """
 
     sigma: float
@@ -46,6 +48,7 @@ class Settings:
     memory: int
     response_scale: Array
     max_time: float | None = None
+    max_memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class _Run:
         # The history as it was at the end of the last iteration; see save_interrupted.
         self._whole_at = -1
         self._began = self._called = time.perf_counter()
+        self._held = resident(theta.device) or 0
 
     def rounds(self) -> None:
         """All rounds, the last one to the fine tolerance."""
@@ -282,7 +286,14 @@ class _Run:
         max_time = self.settings.max_time
         if max_time is not None and time.perf_counter() - self._called > max_time:
             return f"The time limit of {max_time:g} seconds was reached."
+        max_memory = self.settings.max_memory
+        if max_memory is not None and self._memory() > max_memory:
+            return f"The memory limit of {size_text(max_memory)} was reached."
         return None
+
+    def _memory(self) -> int:
+        """Bytes that training has taken."""
+        return (resident(self.theta.device) or 0) - self._held
 
     def _mean_loss(self) -> float:
         """Over the training rows, summed over the responses, in the units of y."""
