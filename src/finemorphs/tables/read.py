@@ -16,7 +16,7 @@ from finemorphs.tables.table import Cells, Column, Numbers, Table
 
 __all__ = ["read_chunks", "read_table"]
 
-_CELLS_AT_ONCE = 2**20
+_CELLS_AT_ONCE = 2**18
 
 
 def read_chunks(
@@ -28,7 +28,7 @@ def read_chunks(
     ----------
     path : path-like
         Delimited text or Parquet, told apart by their first bytes; text may be compressed.
-    cells_at_once : int, default=2**20
+    cells_at_once : int, default=2**18
 
     Raises
     ------
@@ -46,7 +46,7 @@ def read_table(path: str | os.PathLike[str], cells_at_once: int = _CELLS_AT_ONCE
     Parameters
     ----------
     path : path-like
-    cells_at_once : int, default=2**20
+    cells_at_once : int, default=2**18
         Cells held as text while numbers are made of them.
     """
     text: set[str] = set()
