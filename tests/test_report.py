@@ -150,6 +150,17 @@ def test_a_classifier_has_classes_in_place_of_residuals(tmp_path: Path) -> None:
         write_report(tmp_path / "r.html", model, X, np.full(60, "none"))
 
 
+@pytest.mark.parametrize("sequence", ["A", "DA"])
+def test_any_sequence_has_a_report(tmp_path: Path, sequence: str) -> None:
+    X, y = make_frame()
+    options = {"n_members": 2, "input_warp": "quantile"}
+    model = FineMorphsRegressor(sequence, **options, **QUICK).fit(X, y)
+    write_report(tmp_path / "r.html", model, X, y)
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert "n_members 2" in text
+    assert f"mean of 2 models: {sequence}, start 1 (0.5); {sequence}, start 2 (0.5)." in text
+
+
 # --- its parts ----------------------------------------------------------------------------
 
 

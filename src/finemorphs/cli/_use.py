@@ -12,6 +12,7 @@ from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
 from finemorphs.exceptions import TableError
 from finemorphs.persistence import load
+from finemorphs.report import chosen_options
 from finemorphs.tables import Recipe, Writer, read_chunks
 
 __all__ = ["describe_model", "evaluate_file", "predict_file"]
@@ -80,6 +81,11 @@ def describe_model(path: Path, screen: Screen) -> None:
         ]
     else:
         facts.append(("features", str(estimator.n_features_in_)))
+    chosen = chosen_options(estimator).items()
+    facts.append(("options", ", ".join(f"{name}={value}" for name, value in chosen) or "defaults"))
+    if len(estimator.members_) > 1:
+        members = "; ".join(f"{m.name} ({m.weight:.3g})" for m in estimator.members_)
+        facts.append(("weighted mean of", f"{members} (below is the first)"))
     facts += [
         ("noise", f"{estimator.noise_:.4g}"),
         ("parameters", str(estimator.model_.sequence.n_parameters)),

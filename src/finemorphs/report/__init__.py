@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from finemorphs.report._numbers import chosen_options
 from finemorphs.report._page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["chosen_options", "write_report"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -15,11 +16,20 @@ from finemorphs._typing import Array, ArrayLike
 from finemorphs.modules import Diffeo
 from finemorphs.plots._measures import displacements, effects, singular_values, volumes
 
-__all__ = ["Answer", "Measure", "answers_of", "measures_of", "sample_rows", "sensitivities_of"]
+__all__ = [
+    "Answer",
+    "Measure",
+    "answers_of",
+    "chosen_options",
+    "measures_of",
+    "sample_rows",
+    "sensitivities_of",
+]
 
 _CONFIDENCE = 0.9  # of the intervals of a calibrated estimator
 
 _MEASURED_ROWS = 1000
+_NO_RESULT = {"callbacks", "checkpoint", "resume", "sequence", "verbose", "warm_start"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,16 @@ def answers_of(estimator: Any, X: ArrayLike, y: ArrayLike, names: list[str]) -> 
         Answer(name, o, p, o - p, _scores(o, p) | more)
         for name, o, p, more in zip(names, observed.T, predicted.T, intervals, strict=True)
     ]
+
+
+def chosen_options(estimator: Any) -> dict[str, str]:
+    """The parameters that differ from their defaults, but for those that change no result."""
+    parameters = inspect.signature(type(estimator)).parameters
+    return {
+        name: str(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if value is not None and name not in _NO_RESULT and value != parameters[name].default
+    }
 
 
 def sample_rows(n: int, most: int) -> Array:

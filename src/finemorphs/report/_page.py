@@ -21,7 +21,9 @@ from finemorphs.plots._frames import frames_of
 from finemorphs.report import _sections as sections
 from finemorphs.report._numbers import (
     Answer,
+    Measure,
     answers_of,
+    chosen_options,
     measures_of,
     sample_rows,
     sensitivities_of,
@@ -91,27 +93,10 @@ def _parts(
     numbers: Array,
 ) -> list[tuple[str, str]]:
     measures = measures_of(estimator, X)
-    rows = _view_rows(estimator, len(answers[0].observed))
-    frames = frames_of(
-        estimator.trajectory(_safe_indexing(X, rows)), answers[0].observed[rows].astype(float)
-    )
-    data = sections.viewer_data(frames, answers, rows, numbers)
-    of = (
-        ""
-        if len(rows) == len(answers[0].observed)
-        else f"{len(rows)} rows of the table, drawn evenly. "
-    )
-    flow = (
-        f'<p class="soft">{of}Upwards is the direction in which the response is linear behind '
-        "the modules of a space; across are the two principal axes of the rest. The flows move "
-        "the rows until the response is linear in them.</p>"
-        + sections.viewer(measures, frames, answers)
-        + f'<script type="application/json" id="flow-data">{data}</script>'
-    )
     names, effects = sensitivities_of(estimator, X)
     parts = [
-        ("The model", sections.sequence(measures)),
-        ("The data on their way", flow),
+        ("The model", sections.sequence(measures) + _in_words(estimator)),
+        ("The data on their way", _flow(estimator, X, answers, measures, numbers)),
         *_answer_parts(answers),
         (
             "What the prediction depends on",
@@ -139,6 +124,44 @@ def _parts(
             (f"Worst predicted rows{of}", sections.worst_rows(answer, shown, numbers, _WORST))
         )
     return parts
+
+
+def _in_words(estimator: Any) -> str:
+    """What the blocks do not say: options, and the other models of an ensemble."""
+    sentences = []
+    if chosen := chosen_options(estimator):
+        words = ", ".join(f"{name} {value}" for name, value in chosen.items())
+        sentences.append(f"Chosen options: {words}.")
+    if len(estimator.members_) > 1:
+        words = "; ".join(f"{m.name} ({number(m.weight, 3)})" for m in estimator.members_)
+        sentences.append(
+            f"The prediction is a weighted mean of {len(estimator.members_)} models: {words}. "
+            "The pictures of the modules are those of the first."
+        )
+    return f'<p class="soft">{escape(" ".join(sentences))}</p>' if sentences else ""
+
+
+def _flow(
+    estimator: Any,
+    X: ArrayLike,
+    answers: list[Answer],
+    measures: list[Measure],
+    numbers: Array,
+) -> str:
+    """The moving picture and its data."""
+    n = len(answers[0].observed)
+    rows = _view_rows(estimator, n)
+    states = estimator.trajectory(_safe_indexing(X, rows))
+    frames = frames_of(states, answers[0].observed[rows].astype(float))
+    data = sections.viewer_data(frames, answers, rows, numbers)
+    part = "" if len(rows) == n else f"{len(rows)} rows of the table, drawn evenly. "
+    return (
+        f'<p class="soft">{part}Upwards is the direction in which the response is linear behind '
+        "the modules of a space; across are the two principal axes of the rest. The flows move "
+        "the rows until the response is linear in them.</p>"
+        + sections.viewer(measures, frames, answers)
+        + f'<script type="application/json" id="flow-data">{data}</script>'
+    )
 
 
 def _answer_parts(answers: list[Answer]) -> list[tuple[str, str]]:
