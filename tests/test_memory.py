@@ -24,7 +24,8 @@ X, Y = RNG.uniform(-1, 1, (3000, 3)), RNG.standard_normal(3000)
 def test_a_fit_that_is_too_large_is_refused_before_it_starts(kind):
     seen = []
     model = kind(max_memory="60MB", callbacks=[seen.append], random_state=0)
-    with pytest.raises(MemoryLimitError, match=r"needs about 8\d\.\d MB \(L-BFGS.*max_memory='60MB'"):
+    words = r"needs about 8\d\.\d MB \(L-BFGS.*max_memory='60MB'"
+    with pytest.raises(MemoryLimitError, match=words):
         model.fit(X, Y > 0)
     assert not seen
     assert not hasattr(model, "model_")

@@ -152,3 +152,36 @@ def test_a_folder_that_is_read_only_is_a_warning(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.warns(RuntimeWarning, match="could not be written"):
         _killed.model(tmp_path / "c").fit(*_killed.data())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_members": 3, "noise": 0.5},
+        {"n_members": 2, "noise": 0.5, "random_state": None},
+        {"noise": "cv", "tol": 1e-2},
+        {"input_warp": "auto", "noise": 0.5},
+    ],
+)
+def test_a_fit_of_several_trainings_goes_on(tmp_path, options):
+    """Stopped in one of them, and again in a later one."""
+    X, y = _killed.data()
+    fixed = {"max_iter": 4, "n_steps": 2, "subset_size": 15, "random_state": 0, **options}
+    count = []
+
+    def stop(record):
+        count.append(None)
+        return len(count) == 6 or len(count) == 9
+
+    path = tmp_path / "c"
+    for _ in range(2):
+        stopped = FineMorphsRegressor(**fixed, checkpoint=path, resume=True, callbacks=[stop])
+        stopped.fit(X, y)
+    resumed = FineMorphsRegressor(**fixed, checkpoint=path, resume=True, callbacks=[stop])
+    resumed.fit(X, y)
+    again = FineMorphsRegressor(**fixed, checkpoint=path, resume=True).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), resumed.predict(X))
+    assert again.status_ == resumed.status_
+    if fixed["random_state"] is not None:
+        whole = FineMorphsRegressor(**fixed).fit(X, y)
+        np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))

@@ -40,7 +40,7 @@ from finemorphs.resources import parse_size
 from finemorphs.rows import Rows, share
 from finemorphs.sequence import ModuleSequence
 from finemorphs.streams import Stream
-from finemorphs.training import Progress, Settings, Training, as_table, train
+from finemorphs.training import Checkpoint, Progress, Settings, Training, as_table, train
 
 __all__ = ["BaseFineMorphs"]
 
@@ -49,6 +49,9 @@ _MIN_ROWS = 5
 
 class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A sequence of modules with scikit-learn's interface, whatever its loss."""
+
+    # Of a fit that is several trainings, this one among them.
+    _shared_checkpoint: Checkpoint | None = None
 
     # --- what a subclass says -------------------------------------------------------------
 
@@ -109,7 +112,9 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             engine.session(),
             Progress(self.verbose if group.rank == 0 else 0) as progress,
         ):
-            checkpoint, rng = open_checkpoint(self, data, generator(self.random_state), group)
+            checkpoint, rng = self._shared_checkpoint, generator(self.random_state)
+            if checkpoint is None:
+                checkpoint, rng = open_checkpoint(self, data, rng, group)
             rng_subset, rng_start, rng_noise = rng.spawn(3)
             rows = read(rng_subset, group)
             if group.size > 1 and rows.n_controls == len(rows.x):

@@ -63,7 +63,7 @@ def mean_error(prediction: Array, y: Array, weights: Array) -> float:
 
 def stop_reason(fitted: FineMorphsRegressor) -> str:
     """Why the fit was ended from outside: by the user, a callback, the clock; "" if it was not."""
-    outside = ("Interrupted", "A callback", "The time limit")
+    outside = ("Interrupted", "A callback", "The time limit", "The memory limit")
     return fitted.status_ if fitted.status_.startswith(outside) else ""
 
 

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from finemorphs._typing import Array, ArrayLike
+from finemorphs.distributed import ALONE
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._best import fit_best
 from finemorphs.estimators._data import TrainingRows
@@ -19,6 +20,7 @@ from finemorphs.estimators._intervals import Intervals
 from finemorphs.estimators._members import average
 from finemorphs.estimators._numbers import check_range
 from finemorphs.estimators._parameters import generator
+from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
 from finemorphs.estimators._stream import SAMPLE
 from finemorphs.losses import Huber, Loss, Squared
@@ -290,7 +292,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
     def _learn(self, X: Array, y: Array, weights: Array) -> None:
         """Train as preset, warps, noise and members ask for, each choice made before the next."""
         rng = generator(self.random_state)
-        if self.preset == "best":
+        if self.checkpoint is not None and not self._is_plain():
+            self._learn_with_checkpoint(X, y, weights, rng)
+        elif self.preset == "best":
             fit_best(self, X, y, weights)
         elif self.preset == "paper":
             paper = {name: value for name, value in _PAPER.items() if self._is_default(name)}
@@ -305,6 +309,29 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
             self._adopt(fitted)
         else:
             self._fit(X, y, weights)
+
+    def _learn_with_checkpoint(
+        self, X: Array, y: Array, weights: Array, rng: np.random.Generator
+    ) -> None:
+        """Several trainings with one checkpoint, all of whose draws come from one number."""
+        data: dict[str, Array | Stream] = {"X": X, "y": y, "sample_weight": weights}
+        checkpoint, rng = open_checkpoint(self, data, rng, ALONE)
+        seed = int(rng.spawn(1)[0].integers(2**31))
+        if isinstance(self.random_state, (int, np.integer)):
+            seed = int(self.random_state)
+        twin = self._twin(checkpoint=None, resume=False, random_state=seed)
+        twin._shared_checkpoint = checkpoint
+        twin._learn(X, y, weights)
+        self._adopt(twin)
+
+    def _is_plain(self) -> bool:
+        """Whether the fit is one training."""
+        return (
+            self.preset is None
+            and self.n_members == 1
+            and self.noise != "cv"
+            and "auto" not in (self.input_warp, self.response_warp)
+        )
 
     def _check_plain_fit(self) -> None:
         """Refuse, for streams, what reads the rows more often than a plain fit does."""
@@ -324,8 +351,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         return twin
 
     def _twin(self, **changes: Any) -> FineMorphsRegressor:
-        """An estimator with the same parameters but for some."""
-        return type(self)(**{**self.get_params(deep=False), **changes})
+        """An estimator with the same parameters but for some, and the same open checkpoint."""
+        twin = type(self)(**{**self.get_params(deep=False), **changes})
+        twin._shared_checkpoint = self._shared_checkpoint
+        return twin
 
     def _adopt(self, fitted: FineMorphsRegressor) -> None:
         """Take over what a twin has been fitted to."""

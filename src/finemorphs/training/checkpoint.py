@@ -89,6 +89,12 @@ class Checkpoint:
         """Write the state of the training under way."""
         self._write(state)
 
+    def pause(self, state: State | None) -> None:
+        """Write the state of a training that is ended early, if whole, and nothing after it."""
+        if state is not None:
+            self._write(state)
+        self.writes = False
+
     def end(self, training: Ended) -> None:
         """Write how the training under way came out."""
         if self._n_begun > len(self._ended):

@@ -180,8 +180,11 @@ class _Run:
             self._whole_at = self._history.n_changes
             status = self.objective.group.share(self._tell())
             stopped = status is not None
-            if self.checkpoint is not None and (stopped or self.checkpoint.due):
-                self.checkpoint.keep(self._state(sigma))
+            if self.checkpoint is not None:
+                if stopped:
+                    self.checkpoint.pause(self._state(sigma))
+                elif self.checkpoint.due:
+                    self.checkpoint.keep(self._state(sigma))
             return status
 
         result = minimize(
@@ -240,8 +243,9 @@ class _Run:
 
     def save_interrupted(self) -> None:
         """Write the last iteration, if the interrupt did not come between two of its pairs."""
-        if self.checkpoint is not None and self._history.n_changes == self._whole_at:
-            self.checkpoint.keep(self._state(self.sigma))
+        if self.checkpoint is not None:
+            whole = self._history.n_changes == self._whole_at
+            self.checkpoint.pause(self._state(self.sigma) if whole else None)
 
     def _like_theta(self, theta: Tensor) -> Tensor:
         if theta.shape != self.theta.shape:
