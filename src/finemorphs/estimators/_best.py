@@ -43,6 +43,7 @@ _LARGE_FOLDS, _LARGE_HELD_OUT = 2, 0.1  # beyond _FOLD_ROWS
 _FULL_FLOW_ROWS = 3000  # on the CPU; beyond, a subset of control points
 _SUBSET = 1000
 _KERNEL_ROWS = 8000  # on the CPU; beyond, a sample of the rows
+_SCALES_ROWS = {"cpu": 1000, "cuda": 2500}
 _KERNEL_MATRICES = 8  # held at once, which bounds the rows on a GPU
 _LEAST_WEIGHT = 0.02
 _INPUT_WARPS = ("none", "quantile")
@@ -149,7 +150,8 @@ def _kernel(task: _Task, input_warp: str, response_warp: str) -> Candidate:
     rows = prepare(
         task.X, task.y, task.weights, None, "random", task.rng, True, (input_warp, response_warp)
     )
-    scales = likely_scales(rows.x, rows.y, rows.weights, task.rng, task.device)
+    sample = _SCALES_ROWS[task.device.type]
+    scales = likely_scales(rows.x, rows.y, rows.weights, task.rng, task.device, sample)
     out_of_fold = np.full(task.y.shape, np.nan)
     for train, test in task.splits:
         model = _kernel_model(task, scales, train, input_warp, response_warp)
