@@ -130,7 +130,8 @@ def fit(
             given[name] = option.parse(given[name])
     if save_config is not None:
         defaults = {name: FIT_DEFAULTS.get(name) for name in FIT_NAMES}
-        write_config(save_config, given, {**defaults, **{n: o.default for n, o in known.items()}})
+        defaults |= {n: "none" if o.default is None else o.default for n, o in known.items()}
+        write_config(save_config, given, defaults)
         screen.say(f"wrote {save_config}; use it with finemorphs fit --config {save_config}")
         return
     options, own = FitOptions.of(given), {n: given[n] for n in known if n in given}

@@ -229,7 +229,8 @@ def finish(
     size = options.out.stat().st_size / 1e6
     screen.say(f"saved {options.out} ({size:.2g} MB), trained on {n_train} rows")
     if interrupted:
-        screen.say("training was interrupted; the same call with --resume goes on")
+        if checkpoint is not None and checkpoint.exists():
+            screen.say("training was interrupted; the same call with --resume goes on")
         raise typer.Exit(INTERRUPTED)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)

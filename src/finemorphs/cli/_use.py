@@ -17,6 +17,8 @@ from finemorphs.tables import Recipe, Writer, read_chunks
 
 __all__ = ["describe_model", "evaluate_file", "predict_file"]
 
+_MOST_NOTICES = 10
+
 
 def predict_file(
     model: Path, data: Path, out: Path, screen: Screen, confidence: float | None = None
@@ -36,7 +38,7 @@ def predict_file(
             writer.write(chunk, added)
             new |= set(recipe.unseen(chunk))
             n_rows, names = n_rows + len(chunk), list(added)
-    for notice in sorted(new):
+    for notice in sorted(new)[:_MOST_NOTICES]:
         screen.notice(notice)
     screen.say(f"wrote {out}: {n_rows} rows, with {', '.join(names)}")
 
