@@ -204,7 +204,9 @@ def rmse(y: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.sqrt(np.mean((np.asarray(y, dtype=np.float64) - predictions) ** 2)))
 
 
-def fit(rows: int, device: str, tol: float, width: float, controls: int) -> dict[str, object]:
+def fit(
+    rows: int, device: str, tols: list[float], width: float, controls: int, max_seconds: float
+) -> dict[str, object]:
     from sklearn.linear_model import Ridge
 
     from finemorphs.benchmarks.dnn import DNNRegressor
@@ -214,33 +216,36 @@ def fit(rows: int, device: str, tol: float, width: float, controls: int) -> dict
     place = choose_engine("auto", device)[1].type
     wide = {"hidden_layers": (256, 256), "epochs": 40, "batch_size": 2048, "learning_rate": 0.003}
     models = {
-        "finemorphs": FineMorphsRegressor(
+        f"finemorphs, tol={tol:g}": FineMorphsRegressor(
             dims=DIMS,
             n_steps=STEPS,
             subset_size=controls,
             kernel_width=width,
             tol=tol,
+            max_time=max_seconds,
             device=device,
             random_state=0,
-        ),
-        "ridge": Ridge(),
-        "dnn": DNNRegressor(**wide, device=place),
+        )
+        for tol in tols
     }
+    models |= {"ridge": Ridge(), "dnn": DNNRegressor(**wide, device=place)}
     found: dict[str, object] = {"rows": rows, "device": place, "noise_of_the_data": NOISE}
     for name, model in models.items():
         begun = time.perf_counter()
         model.fit(x, y)
         seconds = time.perf_counter() - begun
         found[name] = {"seconds": seconds, "rmse": rmse(y_test, model.predict(x_test))}
-        if name == "finemorphs":
+        if isinstance(model, FineMorphsRegressor):
             found[name] |= {
                 "seconds_of_training": float(model.history_["seconds"][-1]),
                 "iterations": model.n_iter_,
                 "evaluations": model.n_evaluations_,
                 "rounds": int(model.history_["round"][-1]),
+                "training_rmse": float(model.history_["rmse"][-1]),
                 "converged": model.converged_,
                 "status": model.status_,
             }
+        print(name, json.dumps(found[name]), flush=True)
     return found
 
 
@@ -305,10 +310,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", help="of the Parquet files, kept; else a temporary one")
     parser.add_argument("--max-memory", default="2GB")
-    parser.add_argument("--tol", type=float, default=1e-6)
+    parser.add_argument("--tol", type=float, nargs="+", default=[1e-4, 1e-5])
     parser.add_argument("--width", type=float, default=0.5)
     parser.add_argument("--controls", type=int, default=CONTROLS)
-    parser.add_argument("--max-seconds", type=float, default=300.0, help="of a run of batches")
+    parser.add_argument("--max-seconds", type=float, default=300.0, help="of a training")
     parser.add_argument("--size", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -323,7 +328,7 @@ def main() -> None:
         ),
         "parquet": lambda: parquet(one or 10_000_000, a.folder, a.max_memory),
         "ranks": lambda: ranks(one or 100_000, a.repeats),
-        "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width, a.controls),
+        "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width, a.controls, a.max_seconds),
         "batches": lambda: batches(one or 60_000, a.device, a.controls, a.max_seconds),
     }[a.what]()
     show(result, f"{a.what}: {COLUMNS} columns, d_1 = {DIMS}, N_S = {CONTROLS}, T = {STEPS}")
