@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py evaluation [--rows 50000 100000 200000 463715]
     python benchmarks/scale.py parquet [--rows 10000000] [--folder DIR]
-    python benchmarks/scale.py ranks [--rows 100000]
+    python benchmarks/scale.py ranks [--rows 463715]
     python benchmarks/scale.py fit [--rows 463715] [--device cuda]
     python benchmarks/scale.py batches [--rows 60000]
 
@@ -181,7 +181,7 @@ def rank(rows: int, folder: str, size: int, number: int) -> None:
 
     def note(record: object) -> bool:
         times.append((record.evaluations, time.perf_counter(), time.process_time()))
-        return len(times) == 5
+        return len(times) == 4
 
     x, y = make_year(rows)
     FineMorphsRegressor(
@@ -327,7 +327,7 @@ def main() -> None:
             a.rows or [50_000, 100_000, 200_000, YEAR], a.device, a.repeats
         ),
         "parquet": lambda: parquet(one or 10_000_000, a.folder, a.max_memory),
-        "ranks": lambda: ranks(one or 100_000, a.repeats),
+        "ranks": lambda: ranks(one or YEAR, a.repeats),
         "fit": lambda: fit(one or YEAR, a.device, a.tol, a.width, a.controls, a.max_seconds),
         "batches": lambda: batches(one or 60_000, a.device, a.controls, a.max_seconds),
     }[a.what]()
