@@ -30,13 +30,20 @@ def best(table):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    multiples, errors = model.noise_path_.T
-    np.testing.assert_array_equal(multiples, PATH)
+    ridges, multiples, errors = model.noise_path_.T
+    np.testing.assert_array_equal(multiples, PATH * 2)
+    np.testing.assert_array_equal(np.unique(ridges), [1, 4])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
     assert model.noise_ == pytest.approx(multiples[np.argmin(errors)] * estimated)
+    assert {a.ridge for a in model.model_.sequence.affines} == {ridges[np.argmin(errors)]}
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+def test_cv_keeps_a_ridge_that_was_given(table):
+    model = FineMorphsRegressor(noise="cv", ridge=0.5, **FAST).fit(*table)
+    assert set(model.noise_path_[:, 0]) == {0.5}
 
 
 def test_each_level_begins_where_the_last_one_ended(table):

@@ -6,6 +6,9 @@ of levels, each from where the last one ended and to a coarse tolerance, and jud
 level on rows held out. The model that is kept walks the same path to the best level.
 
     sigma = multiple * sigma_0,   sigma_0 estimated as for "auto", multiples in ``PATH``
+
+With it goes the ridge: where the first affine module may grow, it spreads the rows apart until
+each is fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ __all__ = [
 ]
 
 PATH = (2.8, 2.0, 1.4, 1.0, 0.7, 0.5, 0.35)
+_RIDGES = (1.0, 4.0)
 _TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _FOLDS, _FOLD_ROWS = 3, 2000
@@ -93,22 +97,35 @@ def walk(
 def choose_noise(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
 ) -> tuple[FineMorphsRegressor, Array]:
-    """A twin trained on all rows to the best level, and the table (multiple, error) of the path."""
+    """A twin trained on all rows to the best ridge and level, and the table of what was tried.
+
+    Its columns are the ridge, the multiple, and the error on rows held out. The ridge is tried
+    at ``_RIDGES`` where it is left at its default.
+    """
     engine, device = choose_engine(estimator.engine, estimator.device)
-    errors = np.zeros(len(PATH))
+    ridges = _RIDGES if estimator._is_default("ridge") else (estimator.ridge,)
+    errors = np.zeros((len(ridges), len(PATH)))
     folds = _folds(len(X), rng)
-    for train, test in folds:
-        for i, twin in enumerate(walk(estimator, X[train], y[train], weights[train], PATH)):
-            prediction = twin.model_.predict(X[test], engine, device)
-            errors[i] += mean_error(prediction, y[test], weights[test]) / len(folds)
-    best = int(np.argmin(errors))
+    for r, ridge in enumerate(ridges):
+        tried = estimator._twin(ridge=ridge)
+        for train, test in folds:
+            for i, twin in enumerate(walk(tried, X[train], y[train], weights[train], PATH)):
+                prediction = twin.model_.predict(X[test], engine, device)
+                errors[r, i] += mean_error(prediction, y[test], weights[test]) / len(folds)
+    best, level = np.unravel_index(np.argmin(errors), errors.shape)
+    chosen = estimator._twin(ridge=ridges[best])
     evaluations = 0
-    for twin in walk(estimator, X, y, weights, PATH[: best + 1]):
+    for twin in walk(chosen, X, y, weights, PATH[: level + 1]):
         evaluations += twin.n_evaluations_
         if stop_reason(twin):
             break
     twin.n_evaluations_ = evaluations
-    return twin, np.stack([PATH, errors], axis=1)
+    table = [
+        (float(np.mean(ridge)), multiple, errors[r, i])
+        for r, ridge in enumerate(ridges)
+        for i, multiple in enumerate(PATH)
+    ]
+    return twin, np.array(table)
 
 
 def fit_members(

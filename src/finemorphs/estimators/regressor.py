@@ -66,7 +66,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate. "paper" is the
         same, but never asks for a mean squared error under 0.01 in the units of y. "cv" goes
-        down a path of levels and takes the one that predicts rows held out best.
+        down a path of levels, with ridge 1 and 4 where that is left at its default, and takes
+        what predicts rows held out best.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -145,8 +146,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_levels, 2)
-        With ``noise="cv"``: multiples of the estimated sigma, and the error on rows held out.
+    noise_path_ : ndarray of shape (n_tried, 3)
+        With ``noise="cv"``: the ridge, the multiple of the estimated sigma, and the mean squared
+        error on rows held out, as a share of the variance.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold and their weight, the
         numbers that the model holds, and the kernel evaluations that a prediction takes.
