@@ -24,9 +24,9 @@ from finemorphs.exceptions import DimensionError, SequenceError
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo, Forward, Module
 
-__all__ = ["Chain", "ModuleSequence", "canonical", "parse"]
+__all__ = ["MAX_MODULES", "Chain", "ModuleSequence", "canonical", "parse"]
 
-_MAX_MODULES = 200
+MAX_MODULES = 200
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
@@ -73,9 +73,9 @@ def _parse_group(notation: str, tokens: list[str], depth: int) -> tuple[str, lis
             count, tokens = int(number[1]), tokens[1:]
             if count == 0:
                 raise SequenceError(f"sequence {notation!r} repeats a part 0 times; leave it out.")
-        if len(letters) + len(unit) * count > _MAX_MODULES:
+        if len(letters) + len(unit) * count > MAX_MODULES:
             raise SequenceError(
-                f"sequence {notation!r} has more than {_MAX_MODULES} modules; use fewer."
+                f"sequence {notation!r} has more than {MAX_MODULES} modules; use fewer."
             )
         letters += unit * count
     if depth:

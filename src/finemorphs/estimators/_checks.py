@@ -15,7 +15,7 @@ import torch
 from finemorphs._typing import Array, Tensor
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo
-from finemorphs.sequence import ModuleSequence, canonical
+from finemorphs.sequence import MAX_MODULES, ModuleSequence, canonical
 
 __all__ = ["check_tensor", "field", "restore_classes", "restore_sequence", "texts"]
 
@@ -56,7 +56,10 @@ def check_tensor(
 
 def restore_sequence(header: dict[str, Any]) -> ModuleSequence:
     """The modules of the header, whose letters must be those of its notation."""
-    modules = [_module(m) for m in field(header, "modules", list)]
+    described = field(header, "modules", list)
+    if len(described) > MAX_MODULES:
+        raise ValueError(f"it holds {len(described)} modules, more than {MAX_MODULES}")
+    modules = [_module(m) for m in described]
     letters = "".join(m.name[0] for m in modules)
     if not letters or canonical(letters) != field(header, "sequence", str):
         raise ValueError(

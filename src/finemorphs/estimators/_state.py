@@ -29,6 +29,8 @@ __all__ = ["VERSION", "describe", "restore"]
 
 VERSION = 2  # of the content; raised when older readers could not understand a file
 
+_MAX_MEMBERS = 1000
+
 # Parameters of one machine: a loaded model must not write where its file says.
 _NOT_KEPT = {"callbacks", "checkpoint", "resume"}
 
@@ -135,7 +137,10 @@ def _restore_members(
     if "members" not in header:
         return (Member(first.sequence.notation, 1.0, first),)
     members = []
-    for i, entry in enumerate(field(header, "members", list)):
+    entries = field(header, "members", list)
+    if len(entries) > _MAX_MEMBERS:
+        raise ValueError(f"it holds {len(entries)} members, more than {_MAX_MEMBERS}")
+    for i, entry in enumerate(entries):
         name, weight = field(entry, "name", str), field(entry, "weight", float)
         members.append(Member(name, weight, _restore_member(i, entry, first, tensors)))
     if abs(sum(member.weight for member in members) - 1) > 1e-6:
