@@ -104,7 +104,8 @@ def test_predict_takes_columns_in_any_order_and_carries_the_others(fitted: Path)
     data.write_text("note,colour,b,a\n=1+1,red,0.5,1\n007,green,,2\n")
     result = run("predict", fitted / "m.st", data, "--out", fitted / "p.csv")
     assert result.exit_code == 0, result.output
-    assert "new to the model: 'green'" in result.stdout
+    assert "column 'colour': 1 that training did not have" in result.stdout
+    assert "column 'b': 1 missing, taken as the median" in result.stdout
     with (fitted / "p.csv").open(newline="") as file:
         header, first, second = csv.reader(file)
     assert header == ["note", "colour", "b", "a", "predicted_y"]

@@ -10,6 +10,7 @@ import lzma
 import math
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,8 +190,12 @@ def test_a_recipe_does_again_what_it_learnt() -> None:
     other = table_of(c=["green", "blue"], more=["?", "!"], x=["na", "2"])
     again = Recipe.from_json(recipe.to_json())
     assert again == recipe
-    np.testing.assert_array_equal(again.apply(other), [[3, 0, 0], [2, 1, 0]])
-    assert again.unseen(other) == ["column 'c': new to the model: 'green'"]
+    remarks: Counter[tuple[str, str]] = Counter()
+    np.testing.assert_array_equal(again.apply(other, remarks), [[3, 0, 0], [2, 1, 0]])
+    assert remarks == {
+        ("x", "missing, taken as the median 3"): 1,
+        ("c", "that training did not have, taken as none of its values"): 1,
+    }
 
 
 def test_unnamed_and_dropped_columns_are_left_out(tmp_path: Path) -> None:

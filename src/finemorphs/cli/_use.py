@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,19 @@ def predict_file(
     estimator, recipe = load_model(model)
     if confidence is not None and recipe.classes:
         raise ValueError("--confidence is for targets that are numbers, not classes; leave it out.")
-    n_rows, new = 0, set()
+    n_rows = 0
+    remarks: Counter[tuple[str, str]] = Counter()
     names: list[str] = []
     with Writer(out) as writer:
         for chunk in read_chunks(data):
-            X = recipe.apply(chunk)
+            X = recipe.apply(chunk, remarks)
             added = output_columns(estimator, recipe, outputs(estimator, X))
             if confidence is not None:
                 added |= interval_columns(estimator, recipe, X, confidence)
             writer.write(chunk, added)
-            new |= set(recipe.unseen(chunk))
             n_rows, names = n_rows + len(chunk), list(added)
-    for notice in sorted(new)[:_MOST_NOTICES]:
-        screen.notice(notice)
+    for (column, words), count in remarks.most_common(_MOST_NOTICES):
+        screen.notice(f"column {column!r}: {count} {words}")
     screen.say(f"wrote {out}: {n_rows} rows, with {', '.join(names)}")
 
 

@@ -8,6 +8,7 @@ Columns that say nothing (one value only, or none) are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -121,26 +122,24 @@ class Recipe:
         """Names of the numbers that a model sees, in their order."""
         return [feature for column in self.columns for feature in column.features]
 
-    def apply(self, table: Table) -> Array:
-        """The numbers (n, d_X) that a model takes, from the columns of a table in any order."""
+    def apply(self, table: Table, remarks: Counter[tuple[str, str]] | None = None) -> Array:
+        """The numbers (n, d_X) that a model takes, from the columns of a table in any order.
+
+        Parameters
+        ----------
+        table : Table
+        remarks : Counter, optional
+            Gets the number of cells, by column and words, that were missing or not known.
+        """
         table.require([column.name for column in self.columns])
+        counts: Counter[tuple[str, str]] = Counter() if remarks is None else remarks
         parts = [
-            _one_hot(column, table.columns[column.name].text())
+            _one_hot(column, table.columns[column.name].text(), counts)
             if isinstance(column, TextColumn)
-            else self._filled(column, table)
+            else self._filled(column, table, counts)
             for column in self.columns
         ]
         return np.column_stack(parts)
-
-    def unseen(self, table: Table) -> list[str]:
-        """Sentences about text that the training rows did not have; it is taken for none."""
-        found = []
-        for column in self.columns:
-            if isinstance(column, TextColumn):
-                values = set(map(_value, table.columns[column.name].text()))
-                if new := sorted(values - set(column.values)):
-                    found.append(f"column {column.name!r}: new to the model: {_listed(new)}")
-        return found
 
     def responses(self, table: Table) -> tuple[Array, Array]:
         """The targets, numbers (n, d_Y) or classes (n,), and which rows have all of them."""
@@ -169,13 +168,17 @@ class Recipe:
             ) from error
         return cls(targets, columns, missing, classes)
 
-    def _filled(self, column: NumberColumn, table: Table) -> Array:
+    def _filled(
+        self, column: NumberColumn, table: Table, counts: Counter[tuple[str, str]]
+    ) -> Array:
         values = _finite(table, column.name)
         missing = np.isnan(values)
         if missing.any():
             if self.missing == "error":
                 raise TableError(_missing_message(table, column.name, missing))
             values = np.where(missing, column.median, values)
+            words = f"missing, taken as the median {column.median:g}"
+            counts[column.name, words] += int(missing.sum())
         return values
 
 
@@ -252,12 +255,14 @@ def _value(cell: str) -> str:
     return "" if is_missing(cell) else cell.strip()
 
 
-def _one_hot(column: TextColumn, cells: list[str]) -> Array:
+def _one_hot(column: TextColumn, cells: list[str], counts: Counter[tuple[str, str]]) -> Array:
     places = {value: i for i, value in enumerate(column.values)}
     table = np.zeros((len(cells), len(places)))
     for row, cell in enumerate(cells):
         if (place := places.get(_value(cell))) is not None:
             table[row, place] = 1.0
+    if unknown := int((table.sum(axis=1) == 0).sum()):
+        counts[column.name, "that training did not have, taken as none of its values"] += unknown
     return table
 
 
