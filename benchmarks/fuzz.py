@@ -33,7 +33,7 @@ import numpy as np
 
 SECONDS = 10
 SLACK = 2**26
-BATCH = 500
+BATCH = 2500
 
 VALUES: list[Any] = [
     None,
