@@ -25,10 +25,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("flow", "inverse"),
     ("modules",),
-    (
-        "rows",
-        "sequence",
-    ),
+    ("rows", "sequence"),
     ("geometry", "objective"),
     ("optim",),
     ("training",),

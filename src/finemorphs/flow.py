@@ -41,7 +41,7 @@ __all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", 
 
 # Added to the unit diagonal of K_SS before it is factorised.
 _RIDGE = 1e-4
-_MATRIX_NUMBERS = 2**24  # in matrices K_SS of several steps that are factorised together
+_MATRIX_NUMBERS = 2**22  # in matrices K_SS of several steps that are factorised together
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from finemorphs import storage
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.distributed import Group, joined
 from finemorphs.engines import Engine, choose_engine
-from finemorphs.estimators._data import TrainingRows, pad, prepare
+from finemorphs.estimators._blocks import Blocks
+from finemorphs.estimators._data import TrainingRows, prepare
 from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._members import Member
@@ -32,12 +32,11 @@ from finemorphs.estimators._parameters import check_parameters, generator
 from finemorphs.estimators._program import record
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
-from finemorphs.estimators._stream import StreamBlocks, StreamedRows, prepare_stream
+from finemorphs.estimators._stream import prepare_stream
 from finemorphs.losses import Loss
 from finemorphs.modules import Diffeo
 from finemorphs.objective import Objective
 from finemorphs.resources import parse_size
-from finemorphs.rows import Rows, share
 from finemorphs.sequence import ModuleSequence
 from finemorphs.streams import Stream
 from finemorphs.training import Checkpoint, Progress, Settings, Training, as_table, train
@@ -213,25 +212,11 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         group: Group,
     ) -> Objective:
         """G over the control points and, in blocks, this rank's share of the other rows."""
-        dtype, n = self._torch_dtype, rows.n_controls
+        dtype = self._torch_dtype
         memory = group.least(budget(self.max_memory, device))
         size = self.batch_size or block_size(sequence, dtype.itemsize, memory, device)
-
-        def tensors(rows: TrainingRows, part: slice, inputs: Array) -> Rows:
-            arrays = [inputs, rows.y[part], *([] if rows.uniform else [rows.weights[part]])]
-            as_tensor = partial(torch.as_tensor, dtype=dtype, device=device)
-            return Rows(*(as_tensor(array).contiguous() for array in arrays))
-
-        controls = tensors(rows, slice(n), pad(rows.x[:n], self.dummy_dims, rng))
-        others: Iterable[Rows]
-        if isinstance(rows, StreamedRows):
-            bytes_of_rows = rows.stream.n_rows * (sequence.d_in + sequence.d_out) * dtype.itemsize
-            kept = bytes_of_rows // group.size < memory // 4
-            others = StreamBlocks(rows, self.dummy_dims, size, dtype, device, group, kept)
-        else:
-            first, last = share(-(-(len(rows.x) - n) // size), group.rank, group.size)
-            part = slice(n + first * size, n + last * size)
-            others = tensors(rows, part, pad(rows.x[part], self.dummy_dims)).blocks(size)
+        blocks = Blocks(self.dummy_dims, size, memory, dtype, device, group)
+        controls = blocks.controls(rows, rng)
         return Objective(
             sequence,
             engine,
@@ -239,7 +224,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             controls.targets,
             controls.weights,
             self._loss_function(),
-            others=others if n < len(rows.x) else None,
+            others=blocks.others(rows),
             group=group,
         )
 

@@ -1,4 +1,4 @@
-"""Training rows out of a stream: one pass over it for the scalings and a sample, then blocks.
+"""Training rows out of a stream: one pass over it for the scalings and a sample.
 
 The scalings are exact. Control points and noise level come from a sample of 100,000 rows
 (all of them where there are no more), drawn without replacement. Rows are not merged. Several
@@ -7,9 +7,7 @@ ranks read a share of the stream each; what they find does not depend on how man
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,10 +16,10 @@ from finemorphs._typing import Array
 from finemorphs.distributed import Group
 from finemorphs.estimators._data import Scaling, TrainingRows, choose
 from finemorphs.exceptions import TableError
-from finemorphs.rows import Rows, share
+from finemorphs.rows import share
 from finemorphs.streams import Stream
 
-__all__ = ["StreamBlocks", "StreamedRows", "prepare_stream"]
+__all__ = ["StreamedRows", "prepare_stream"]
 
 SAMPLE = 100_000
 _NUMBERS_AT_ONCE = 2**22  # in the first pass
@@ -119,55 +117,3 @@ def _scaling(moments: Array) -> Scaling:
     unit = np.maximum(np.abs(least), np.abs(largest))
     varies = largest - least > 8 * np.finfo(float).eps * unit
     return Scaling(mean, np.where(varies, np.sqrt(squares / count), 1.0))
-
-
-@dataclass
-class StreamBlocks:
-    """The rows of a stream that are not control points, block by block, this rank's share.
-
-    Blocks begin at multiples of ``size`` in the stream, whatever the number of ranks. They are
-    read anew each time, one ahead of the one in work, or ``kept`` in memory.
-    """
-
-    rows: StreamedRows
-    n_dummies: int
-    size: int
-    dtype: torch.dtype
-    device: torch.device
-    group: Group
-    kept: bool
-    _blocks: list[Rows] = field(default_factory=list)
-
-    def __iter__(self) -> Iterator[Rows]:
-        if self._blocks:
-            yield from self._blocks
-            return
-        for block in _ahead(self._read()):
-            if self.kept:
-                self._blocks.append(block)
-            yield block
-
-    def _read(self) -> Iterator[Rows]:
-        rows = self.rows
-        n_rows = rows.stream.n_rows
-        first, last = share(-(-n_rows // self.size), self.group.rank, self.group.size)
-        begin = first * self.size
-        for x, y in rows.stream.read(begin, min(last * self.size, n_rows), self.size):
-            x, y = rows.x_scaling.apply(x), rows.y_scaling.apply(y)
-            controls = rows.chosen[(begin <= rows.chosen) & (rows.chosen < begin + len(x))] - begin
-            begin += len(x)
-            inputs = torch.zeros(
-                len(x) - len(controls), x.shape[1] + self.n_dummies, dtype=self.dtype
-            )
-            inputs[:, : x.shape[1]] = torch.from_numpy(np.delete(x, controls, axis=0))
-            targets = torch.from_numpy(np.delete(y, controls, axis=0)).to(self.dtype)
-            yield Rows(inputs.to(self.device), targets.to(self.device))
-
-
-def _ahead(blocks: Iterator[Rows]) -> Iterator[Rows]:
-    """The same blocks, the next one read by a thread while one is in work."""
-    with ThreadPoolExecutor(1) as reader:
-        following = reader.submit(next, blocks, None)
-        while (block := following.result()) is not None:
-            following = reader.submit(next, blocks, None)
-            yield block
