@@ -41,7 +41,7 @@ __all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", 
 
 # Added to the unit diagonal of K_SS before it is factorised.
 _RIDGE = 1e-4
-_MATRIX_NUMBERS = 2**22  # in matrices K_SS of several steps that are factorised together
+_MATRIX_NUMBERS = 2**22  # in matrices K_SS of several steps that a GPU factorises together
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def transport_back(
 
 def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> None:
     """(K_SS + ridge I)^-1 right of every step, in place, in double precision."""
-    at_once = max(1, _MATRIX_NUMBERS // centers.shape[1] ** 2)
+    at_once = max(1, _MATRIX_NUMBERS // centers.shape[1] ** 2) if centers.is_cuda else 1
     for part, z in zip(right.split(at_once), centers[:-1].double().split(at_once), strict=True):
         matrices = kernel.value(torch.cdist(z, z) / kernel.width)
         matrices.diagonal(dim1=1, dim2=2).add_(_RIDGE)
