@@ -107,7 +107,8 @@ def fit(
     them, may hold more rows than memory does: all columns numbers, and --subset-size given.
     """
     from finemorphs.cli._config import read_config, write_config
-    from finemorphs.cli._fit import FIT_DEFAULTS, FIT_NAMES, FitOptions, fit_table
+    from finemorphs.cli._fit import fit_table
+    from finemorphs.cli._fit_options import FIT_DEFAULTS, FIT_NAMES, FitOptions
     from finemorphs.cli._fit_stream import fit_stream
     from finemorphs.cli._options import estimator_options
     from finemorphs.cli._ranks import process_group

@@ -6,7 +6,8 @@ import csv
 from importlib.util import find_spec
 from pathlib import Path
 
-from finemorphs.cli._fit import FitOptions, fit_table
+from finemorphs.cli._fit import fit_table
+from finemorphs.cli._fit_options import FitOptions
 from finemorphs.cli._look import plot_file, report_file
 from finemorphs.cli._screen import Screen
 from finemorphs.cli._use import evaluate_file

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from finemorphs.cli._fit import FitOptions, finish, make_estimator, note_interrupts
+from finemorphs.cli._fit import finish, make_estimator, note_interrupts
+from finemorphs.cli._fit_options import FitOptions
 from finemorphs.cli._models import outputs
 from finemorphs.cli._scores import Scores, linear_model, score_table, scores
 from finemorphs.cli._screen import Screen
 from finemorphs.streams import ParquetStream
 from finemorphs.tables import Recipe
-from finemorphs.tables.recipe import NumberColumn
+from finemorphs.tables.columns import NumberColumn
 
 __all__ = ["fit_stream"]
 

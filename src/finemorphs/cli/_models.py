@@ -11,7 +11,7 @@ from finemorphs._typing import Array
 from finemorphs.exceptions import ModelFileError
 from finemorphs.persistence import load
 from finemorphs.tables import Recipe
-from finemorphs.tables.recipe import NumberColumn
+from finemorphs.tables.columns import NumberColumn
 
 __all__ = ["interval_columns", "load_model", "output_columns", "outputs"]
 
