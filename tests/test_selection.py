@@ -144,6 +144,15 @@ def test_best_has_several_responses():
     assert model.jacobian(x).shape == (40, 2, 2)
 
 
+def test_best_keeps_warps_that_were_given(table):
+    x, y = table
+    model = FineMorphsRegressor(
+        preset="best", input_warp="power", response_warp="quantile", **{**FAST, "max_iter": 3}
+    ).fit(x[:40], y[:40])
+    names = [candidate["name"] for candidate in model.selection_["candidates"]]
+    assert all("inputs power, response quantile" in name for name in names)
+
+
 def test_best_ends_by_its_time_and_says_so(table):
     model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
     assert "time limit" in model.status_

@@ -70,13 +70,14 @@ class _Task:
         self.weights = rows.weights
         self.engine, self.device = choose_engine(estimator.engine, estimator.device)
         seed = int(self.rng.integers(2**31))
-        self.folds = (
+        folds = (
             KFold(min(_FOLDS, len(self.X)), shuffle=True, random_state=seed)
             if len(self.X) <= _FOLD_ROWS
             else ShuffleSplit(_LARGE_FOLDS, test_size=_LARGE_HELD_OUT, random_state=seed)
         )
-        self.splits = list(self.folds.split(self.X))
-
+        self.splits = list(folds.split(self.X))
+        self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
+        self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self._began = time.perf_counter()
 
     def seconds(self) -> float:
@@ -100,6 +101,11 @@ class _Task:
         """Of predictions out of fold, over the rows that have one."""
         known = ~np.isnan(prediction).any(1)
         return mean_error(prediction[known], self.y[known], self.weights[known])
+
+
+def _kinds(given: str, tried: tuple[str, ...]) -> tuple[str, ...]:
+    """The warps to try: the one that was given, if one was."""
+    return tried if given in ("none", "auto") else (given,)
 
 
 def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array) -> None:
@@ -129,9 +135,9 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
 def _kernels(task: _Task, progress: Progress) -> tuple[str, list[Candidate]]:
     """The response's warp and the candidates with it, one for each warp of the inputs."""
     trials: dict[str, list[Candidate]] = {}
-    for response_warp in _RESPONSE_WARPS:
+    for response_warp in task.response_warps:
         trials[response_warp] = []
-        for input_warp in _INPUT_WARPS:
+        for input_warp in task.input_warps:
             candidate = _kernel(task, input_warp, response_warp)
             trials[response_warp].append(candidate)
             error = task.error(candidate.out_of_fold) ** 0.5
@@ -226,7 +232,7 @@ def _flows(
 def _walks(task: _Task, options: dict[str, Any], progress: Progress) -> list[_Walk]:
     """All folds, with the warp of the inputs that does better in the first."""
     trials: dict[str, _Walk] = {}
-    for warp in _INPUT_WARPS:
+    for warp in task.input_warps:
         trials[warp] = _walk_fold(task, options | {"input_warp": warp}, 0, progress)
         if trials[warp].stopped:
             break
