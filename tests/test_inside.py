@@ -56,6 +56,8 @@ def differences(function, rows: np.ndarray) -> np.ndarray:
         {"sequence": "AD2A", "dims": 2, "kernel_width": "decreasing"},
         {"sequence": "DADA", "subset_size": 20, "n_steps": 4},
         {"sequence": "A"},
+        {"input_warp": "power", "response_warp": "power"},
+        {"n_members": 2, "n_steps": 3},
     ],
     ids=str,
 )
@@ -118,6 +120,7 @@ def test_log_determinants_are_those_of_the_flow() -> None:
         {"dims": 6},
         {"dims": 3},
         {"kernel": "gaussian", "n_steps": 3},
+        {"input_warp": "quantile", "response_warp": "power"},
     ],
     ids=str,
 )
