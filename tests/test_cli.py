@@ -397,6 +397,18 @@ def test_wrong_calls_end_with_2_and_help_and_version_with_0() -> None:
     assert "evaluate" in done.stdout
 
 
+def test_the_shell_can_complete_words() -> None:
+    line = {
+        "_FINEMORPHS_COMPLETE": "complete_bash",
+        "COMP_WORDS": "finemorphs ev",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        program(), capture_output=True, text=True, env={**ENVIRONMENT, **line}, check=True
+    )
+    assert done.stdout.split() == ["evaluate"]
+
+
 def test_ctrl_c_saves_the_model_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_table(tmp_path / "t.csv", 80)
     words = program("fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st")
