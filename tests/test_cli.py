@@ -445,6 +445,7 @@ def test_ctrl_c_saves_the_model_so_far(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_demo_needs_no_extra(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("finemorphs.cli._demo.find_spec", lambda name: None)
+    monkeypatch.setattr("finemorphs.cli._demo._TRAIN", 200)
     for extra in ("matplotlib", "matplotlib.pyplot", "plotly"):
         monkeypatch.setitem(sys.modules, extra, None)
     result = run("demo", "--out", "d")
