@@ -135,9 +135,9 @@ def test_ctrl_c_leaves_a_checkpoint_of_the_last_iteration(tmp_path, monkeypatch)
 def test_seconds_go_on_where_they_stood(tmp_path):
     objective, theta = problem()
     train(objective, theta, settings(max_iter=5, max_time=0.0), (), opened(tmp_path / "c"))
-    tensors, header = storage.read(tmp_path / "c", 1)
+    tensors, header = storage.read(tmp_path / "c", 2)
     header["state"]["seconds"] = 1000.0
-    storage.write(tmp_path / "c", tensors, header, 1)
+    storage.write(tmp_path / "c", tensors, header, 2)
     again = train(objective, theta, settings(max_iter=5), (), opened(tmp_path / "c"))
     assert 1000 < again.records[-1].seconds < 2000
 
@@ -277,16 +277,16 @@ def test_a_file_that_is_no_checkpoint_is_not_touched(tmp_path, resume):
     ],
 )
 def test_a_damaged_checkpoint_is_refused(written, damage):
-    tensors, header = storage.read(written, 1)
+    tensors, header = storage.read(written, 2)
     damage(tensors, header)
-    storage.write(written, tensors, header, 1)
+    storage.write(written, tensors, header, 2)
     with pytest.raises(CheckpointError, match=r"damaged.*resume=False"):
         opened(written)
 
 
 def test_parameters_of_another_number_are_refused(written):
-    tensors, header = storage.read(written, 1)
-    storage.write(written, tensors | {"theta": torch.zeros(3)}, header, 1)
+    tensors, header = storage.read(written, 2)
+    storage.write(written, tensors | {"theta": torch.zeros(3)}, header, 2)
     objective, theta = problem()
     with pytest.raises(CheckpointError, match="3 parameters where this fit has"):
         train(objective, theta, settings(), (), opened(written))

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import finemorphs
-from finemorphs import FineMorphsClassifier, FineMorphsRegressor, load
+from finemorphs import FineMorphsClassifier, FineMorphsRegressor, _safetensors, load
 from finemorphs.exceptions import ModelFileError
 from finemorphs.losses import Huber
 
@@ -106,14 +106,15 @@ def _rewrite(path, change_header=None, change_tensors=None, **metadata):
     """A model file with something in it changed."""
     with safe_open(path, framework="pt") as file:
         old = file.metadata()
-        del old["sha256"]  # of somebody who changes a file on purpose
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        del old["sha256"]  # made anew
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     header = json.loads(old["header"])
     if change_header:
         change_header(header)
     if change_tensors:
         change_tensors(tensors)
-    save_file(tensors, path, {**old, "header": json.dumps(header), **metadata})
+    with path.open("wb") as file:
+        _safetensors.write(file, tensors, {**old, "header": json.dumps(header), **metadata})
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,9 @@ def _rewrite(path, change_header=None, change_tensors=None, **metadata):
         ({"change_header": lambda h: h["parameters"].update(engine=[])}, "engine"),
         ({"change_header": lambda h: h["parameters"].update(n_steps=-3)}, "n_steps=-3"),
         ({"change_header": lambda h: h["fitted"].pop("status_")}, "'status_' is None"),
+        ({"change_header": lambda h: h["fitted"].pop("_n_response_axes")}, "_n_response_axes"),
+        ({"change_header": lambda h: h["fitted"].update(_n_response_axes=1)}, "axes of the resp"),
+        ({"change_header": lambda h: h["modules"].extend(h["modules"] * 99)}, "300 modules"),
         ({"change_header": lambda h: h["fitted"].update(n_iter_=7)}, r"history.*\(7,\)"),
         ({"change_header": lambda h: h["fitted"].update(n_features_in_=30)}, "30 columns"),
         ({"change_header": lambda h: h["fitted"].update(n_features_in_=2)}, "x_mean"),

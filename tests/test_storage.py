@@ -189,6 +189,12 @@ def test_another_safetensors_file_is_refused(tmp_path):
     refused(tmp_path / "g", "not one that finemorphs wrote")
 
 
+def test_from_the_second_version_on_there_is_a_checksum(tmp_path):
+    save_file(tensors(), tmp_path / "f", {"format": "finemorphs", "version": "2", "header": "{}"})
+    with pytest.raises(ModelFileError, match="version 2 but no checksum"):
+        storage.read(tmp_path / "f", version=2)
+
+
 def test_a_newer_file_is_refused(tmp_path):
     storage.write(tmp_path / "f", tensors(), {}, version=2)
     refused(tmp_path / "f", "has format version 2, .* reads up to 1; install a newer finemorphs")

@@ -25,6 +25,7 @@ __all__ = ["read", "sweep", "write"]
 
 _FORMAT = "finemorphs"
 _ASIDE = ".part"
+_CHECKED_FROM = 2  # the format version from which every file carries a checksum
 
 
 def write(
@@ -90,6 +91,10 @@ def _check_version(name: str, metadata: dict[str, str], version: int) -> None:
         raise ModelFileError(
             f"{name!r} has format version {found}, and this finemorphs reads up to {version}; "
             "install a newer finemorphs."
+        )
+    if int(found) >= _CHECKED_FROM and "sha256" not in metadata:
+        raise ModelFileError(
+            f"{name!r} has format version {found} but no checksum; save the model again."
         )
 
 

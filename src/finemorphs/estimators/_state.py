@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 
 from finemorphs._typing import Array, Tensor
 from finemorphs.estimators._checks import check_tensor, field, restore_classes, texts
@@ -113,8 +114,13 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     if "noise_path" in tensors:
         check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 3), torch.float64)
         estimator.noise_path_ = tensors["noise_path"].numpy()
-    if "classes" in header:
+    if is_classifier(estimator):
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_responses)
+    elif field(fitted, "_n_response_axes", int) not in ((1, 2) if n_responses == 1 else (2,)):
+        raise ValueError(
+            f"it has {fitted['_n_response_axes']} axes of the responses where there are "
+            f"{n_responses} of them"
+        )
     if header.get("notes") is not None:
         estimator.notes_ = field(header, "notes", dict)
     if header.get("feature_names") is not None:

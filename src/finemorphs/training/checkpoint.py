@@ -24,7 +24,7 @@ from finemorphs.training.state import Ended, State
 
 __all__ = ["Checkpoint"]
 
-_VERSION = 1
+_VERSION = 2
 _KIND = "checkpoint"
 _INTERVAL = 60.0  # seconds
 _SHARE = 20.0  # least time between two writes, in times that the last one took
