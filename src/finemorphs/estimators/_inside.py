@@ -52,7 +52,8 @@ class Inside:
             How a D module is inverted. "exact" solves every Euler step by fixed-point iteration:
             ``inverse_transform(transform(X))`` is X up to rounding, about 1e-12 of its spread
             times the condition of the A modules. "reverse" runs the flow backwards with the
-            same steps: cheaper, with an error that falls as 1 / n_steps.
+            same steps: cheaper, with an error that falls as 1 / n_steps, but times that
+            condition: where training has shrunk a direction in an A module, it is large.
         preimage : {"least-norm"} or None, default=None
             What to give where an A module loses dimensions, so that many inputs have one image:
             the shortest, in standardised units; or an error that names the module.
