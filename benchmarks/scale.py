@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +35,10 @@ from rich.console import Console
 from rich.table import Table
 
 from finemorphs import FineMorphsRegressor
+from finemorphs.distributed import ALONE, Group, joined
 from finemorphs.engines import choose_engine
 from finemorphs.objective import Objective
-from finemorphs.rows import Rows
+from finemorphs.rows import Rows, share
 from finemorphs.sequence import ModuleSequence
 
 YEAR = 463_715
@@ -60,14 +60,19 @@ def make_year(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return latent @ mixing.astype(np.float32), y
 
 
-def build(n: int, device: torch.device, engine: object) -> tuple[Objective, torch.Tensor]:
-    """The objective of n rows, and where to evaluate it."""
+def build(
+    n: int, device: torch.device, engine: object, group: Group = ALONE
+) -> tuple[Objective, torch.Tensor]:
+    """The objective of n rows, in blocks that the ranks share, and where to evaluate it."""
     x, y = make_year(n)
     inputs = torch.nn.functional.pad(torch.from_numpy(x), (0, 1)).to(device)
     rows = Rows(inputs / inputs.std(), torch.from_numpy(y[:, None]).to(device))
     sequence = ModuleSequence.build("ADA", COLUMNS + 1, 1, CONTROLS, dims=DIMS, n_steps=STEPS)
     controls, others = rows[:CONTROLS], rows[CONTROLS:].blocks(2**13)
-    objective = Objective(sequence, engine, controls.inputs, controls.targets, others=others)
+    others = others[slice(*share(len(others), group.rank, group.size))]
+    objective = Objective(
+        sequence, engine, controls.inputs, controls.targets, others=others, group=group
+    )
     theta = torch.as_tensor(sequence.start(np.random.default_rng(0)), dtype=torch.float32)
     return objective, theta.to(device)
 
@@ -170,33 +175,18 @@ def ranks(rows: int, repeats: int) -> dict[str, object]:
 
 
 def rank(rows: int, folder: str, size: int, number: int) -> None:
-    """Seconds an evaluation of one rank, of the least iteration of a short fit."""
+    """Seconds of an evaluation of one rank, on one thread."""
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     if size > 1:
         store = f"file://{folder}/store"
         dist.init_process_group("gloo", init_method=store, rank=number, world_size=size)
-    times: list[tuple[int, float, float]] = []
-
-    def note(record: object) -> bool:
-        times.append((record.evaluations, time.perf_counter(), time.process_time()))
-        return len(times) == 4
-
-    x, y = make_year(rows)
-    FineMorphsRegressor(
-        dims=DIMS,
-        n_steps=STEPS,
-        subset_size=CONTROLS,
-        subset_method="random",
-        noise=10.0,
-        tol=0.0,
-        callbacks=[note],
-        random_state=0,
-    ).fit(x, y)
-    each = np.array([np.subtract(b, a) for a, b in pairwise(times)])
-    seconds, processor = (each[:, 1:] / each[:, :1]).min(0)
-    result = {"seconds": seconds, "processor_seconds": processor}
+    engine, place = choose_engine("cpu", "cpu")
+    with joined(place) as group, engine.session():
+        objective, theta = build(rows, place, engine, group)
+        clock, processor = least_times(lambda: objective.evaluate(theta, 10.0), 3)
+    result = {"seconds": clock, "processor_seconds": processor}
     Path(folder, f"{number}.json").write_text(json.dumps(result))
 
 
