@@ -90,6 +90,14 @@ def test_the_limit_holds_in_a_fit(monkeypatch):
     assert np.isfinite(fitted.predict(X)).all()
 
 
+def test_wide_tables_are_told_of_dims():
+    X = RNG.standard_normal((20, 1000))
+    with pytest.raises(MemoryLimitError, match="give a small dims, such as 10"):
+        FineMorphsRegressor(max_memory="100MB").fit(X, X[:, 0])
+    stop = [lambda record: True]
+    FineMorphsRegressor(max_memory="100MB", dims=10, noise=1.0, callbacks=stop).fit(X, X[:, 0])
+
+
 # --- the system ---------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ _LEAST_ROWS = 256
 _MOST_ROWS = {"cpu": 2**13, "cuda": 2**17}  # beyond them blocks are not faster
 _UNKNOWN = 2**32  # taken for the memory of a system that does not say
 _FEW_PAIRS = 5
+_FEW_DIMENSIONS = 10
 _WORKSPACE = 2**25
 
 
@@ -128,6 +129,9 @@ def check_memory(fit: Fit, max_memory: int | str | None, device: torch.device) -
 def _advice(fit: Fit, limit: int) -> str:
     """What would bring the fit under the limit."""
     ways = []
+    affine = sum(module.n_parameters for module in fit.sequence.affines)
+    if affine > fit.sequence.n_parameters // 2:
+        ways.append(f"a small dims, such as {_FEW_DIMENSIONS}")
     if fit.sequence.diffeos:
         sizes = (n for k in range(1, 20) if (n := fit.n_controls >> k) >= 10)
         smaller = next((n for n in sizes if fit.total(n_controls=n) <= limit), None)
