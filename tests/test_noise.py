@@ -187,3 +187,14 @@ def test_large_tables_are_sampled(monkeypatch):
     assert first != whole
     monkeypatch.setattr(noise, "_SAMPLE", 60)
     np.testing.assert_allclose(estimated(x, y), whole)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_more_columns_than_neighbours(weighted):
+    """The smaller of two systems is solved, with the same answer; memory is not d^2 a row."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((30, 40)), rng.standard_normal((30, 2))
+    weights = rng.integers(1, 4, 30).astype(float) if weighted else np.ones(30)
+    expected = naive(x, y, weights)
+    found = local_variance(x, y, weights, rng)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

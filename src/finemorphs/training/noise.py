@@ -116,10 +116,20 @@ def _nearest_residuals(
     end = np.cumsum(w, axis=1)
     taken = np.clip(places - (end - w), 0, w)  # of the k places
     second = np.clip(np.minimum(end, 2) - np.maximum(end - w, 1), 0, None)  # of the second place
-    weighted = dx * taken[:, :, None]
-    gram = np.swapaxes(weighted, 1, 2) @ dx + _RIDGE * np.eye(x.shape[1])
-    gradients = np.linalg.solve(gram, np.swapaxes(weighted, 1, 2) @ dy)
-    residuals = (dy - dx @ gradients) ** 2
+    root = np.sqrt(taken)[:, :, None]
+    residuals = (dy - dx @ _ridge_regression(dx * root, dy * root)) ** 2
     share = second.sum(1)
     mean = (second[:, :, None] * residuals).sum(1) / np.where(share > 0, share, 1.0)[:, None]
     return mean, share
+
+
+def _ridge_regression(dx: Array, dy: Array) -> Array:
+    """Slopes (n, d, d_Y) of n regressions with k rows each, by the smaller of two systems."""
+    _, k, d = dx.shape
+    turned = np.swapaxes(dx, 1, 2)
+    slopes: Array
+    if k < d:
+        slopes = turned @ np.linalg.solve(dx @ turned + _RIDGE * np.eye(k), dy)
+    else:
+        slopes = np.linalg.solve(turned @ dx + _RIDGE * np.eye(d), turned @ dy)
+    return slopes
