@@ -4,12 +4,14 @@
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
+DOCS    := $(VENV)/.installed-docs
+SPHINX   = $(BIN)/python -m sphinx -W --keep-going -q
 WORKERS ?= 2
 # An interpreter of your choice: make test PYTHON=/path/to/python3.12
 PYTHON  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit test-gpu bench format clean
+.PHONY: help install demo test lint types unit test-gpu bench docs linkcheck release format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,12 +42,24 @@ bench: $(STAMP)  ## every benchmark in benchmarks/, one after the other
 	  echo "== $$script"; $(BIN)/python "$$script"; \
 	done
 
+docs: $(DOCS)  ## the pages, examples run: docs/_build/html/index.html
+	$(SPHINX) -b html docs docs/_build/html
+	@echo "pages: docs/_build/html/index.html"
+
+linkcheck: $(DOCS)  ## ask for every address the pages name; needs a network
+	$(SPHINX) -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
+
+release: $(STAMP)  ## wheel and source archive in dist/
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build
+
 format: $(STAMP)  ## rewrite the sources as `make lint` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out docs/_build docs/gallery docs/generated docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt
@@ -63,4 +77,8 @@ $(STAMP): pyproject.toml constraints.txt
 	echo "creating $(VENV) with $$("$$python" --version) and installing; this takes a few minutes"; \
 	"$$python" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
