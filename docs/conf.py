@@ -26,9 +26,10 @@ extensions = [
     "mathml",
     "layers",
 ]
-exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_templates", "gallery/GALLERY_HEADER.rst"]
 nitpicky = False
 
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"finemorphs {__version__}"
 html_static_path = ["_static"]
