@@ -41,7 +41,7 @@ _FAR = 1e4  # where e^-u is 0 in any precision, and a power of u is still a numb
 
 @dataclass(frozen=True)
 class Kernel:
-    """A scalar radial kernel kappa(|x - y| / width).
+    """A scalar radial kernel ``kappa(|x - y| / width)``.
 
     Parameters
     ----------

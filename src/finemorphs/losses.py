@@ -59,7 +59,7 @@ class Loss(ABC):
 
 
 class Squared(Loss):
-    """|f - y|^2."""
+    """The squared error ``|f - y|^2``."""
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors, one for each response."""

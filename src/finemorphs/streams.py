@@ -105,7 +105,7 @@ class ParquetStream(Stream):
     Parameters
     ----------
     path : path-like, or sequence of them
-        Files, and folders (every ``*.parquet`` in them) and patterns such as "data/*.parquet",
+        Files, and folders (every ``*.parquet`` in them) and patterns such as ``data/*.parquet``,
         whose files come in the order of their names.
     target : str or sequence of str
         The columns to predict.

@@ -102,7 +102,7 @@ class Inside:
         return slopes[:, 0] if getattr(self, "_n_response_axes", 2) == 1 else slopes
 
     def log_det(self, X: ArrayLike) -> Array:
-        """log |det d phi_q| at the states of the rows, of shape (n_samples, number of D modules).
+        """``log |det d phi_q|`` at the states of the rows, (n_samples, number of D modules).
 
         Above 0 the D module spreads its surroundings out, below 0 it draws them together.
         """

@@ -1,0 +1,107 @@
+"""Every command of the documents is one that the programs take, with options that they have."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from _pages import PAGES, ROOT, blocks
+
+from finemorphs.benchmarks.__main__ import _parser
+from finemorphs.cli._app import make_app
+
+PROGRAM = typer.main.get_command(make_app())
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of each command in the bash blocks of a page, comments left out."""
+    found = []
+    for _, block in blocks(page, "bash"):
+        lines = block.replace("\\\n", " ").splitlines()
+        # What the shell would put in is one word.
+        lines = [re.sub(r"\$\([^)]*\)|\$\w+", "1", line) for line in lines]
+        found += [words for line in lines if (words := shlex.split(line, comments=True))]
+    return found
+
+
+def _finemorphs(words: list[str]) -> None:
+    if words == ["--help"]:
+        return
+    command = PROGRAM.commands[words[0]]  # type: ignore[attr-defined]
+    if words[1:] != ["--help"]:
+        command.make_context(words[0], words[1:])
+
+
+def _python(words: list[str]) -> None:
+    if words[:2] == ["-m", "finemorphs.benchmarks"]:
+        _parser().parse_args(words[2:])
+        return
+    if words[0] == "-m":
+        assert words[1] in ("venv", "zipfile")
+        return
+    script = (ROOT / words[0]).read_text("utf-8")
+    strings = {n.value for n in ast.walk(ast.parse(script)) if isinstance(n, ast.Constant)}
+    assert {word for word in words if word.startswith("--")} <= strings
+
+
+def _make(words: list[str]) -> None:
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"))
+    assert {word for word in words if "=" not in word} <= set(targets)
+
+
+def _pip(words: list[str]) -> None:
+    assert words[0] in ("install", "download")
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    named = {name for word in words for name in re.findall(r"\[([\w,]+)\]", word)}
+    assert named <= set(extras)
+
+
+def _launched(words: list[str]) -> None:
+    words = words[words.index("-m") + 1 :]
+    assert words[0] == "finemorphs"
+    _finemorphs(words[1:])
+
+
+CHECKS: dict[str, Callable[[list[str]], None]] = {
+    "finemorphs": _finemorphs,
+    "make": _make,
+    "pip": _pip,
+    "python": _python,
+    "srun": _launched,
+    "torchrun": _launched,
+}
+OTHERS = {"git", "pip-audit", "twine"}  # not ours
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "bash")], ids=lambda p: p.name)
+def test_the_commands_of_a_page_are_taken(page: Path) -> None:
+    for path, *words in commands(page):
+        program = Path(path).name.rstrip(".0123456789")
+        if program not in OTHERS:
+            CHECKS[program](words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "finemorphs fit a.csv --targets y",
+        "finemorphs draw a.csv",
+        "python -m finemorphs.benchmarks table9",
+        "python benchmarks/intervals.py --no-such-option",
+        "make coffee",
+        "pip install '.[milk]'",
+        "torchrun -m finemorphs fit a.csv --subset 10",
+        "sudo make test",
+    ],
+)
+def test_a_wrong_command_is_found(line: str) -> None:
+    program, *words = shlex.split(line)
+    with pytest.raises((Exception, SystemExit)):
+        CHECKS[program](words)
