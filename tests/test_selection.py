@@ -41,6 +41,14 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
 
 
+@pytest.mark.parametrize("options", [{"noise": "cv"}, {"n_members": 50}, {"input_warp": "auto"}])
+def test_the_time_limit_is_one_of_the_whole_search(options, table):
+    model = FineMorphsRegressor(**options, **FAST, max_time=0.05).fit(*table)
+    assert "time limit" in model.status_
+    assert len(model.members_) < 50
+    assert np.isfinite(model.predict(table[0])).all()
+
+
 def test_cv_keeps_a_ridge_that_was_given(table):
     model = FineMorphsRegressor(noise="cv", ridge=0.5, **FAST).fit(*table)
     assert set(model.noise_path_[:, 0]) == {0.5}

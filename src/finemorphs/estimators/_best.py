@@ -13,7 +13,6 @@ minimise the squared error of the mean out of fold; they are not negative and ad
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from finemorphs.engines import choose_engine
 from finemorphs.estimators._data import prepare
 from finemorphs.estimators._members import KernelModel, Member
 from finemorphs.estimators._parameters import generator
-from finemorphs.estimators._selection import mean_error, stop_reason, walk
+from finemorphs.estimators._selection import Clock, mean_error, stop_reason, walk
 from finemorphs.kernel_regression import Scales, likely_scales, regress
 from finemorphs.training import Progress
 
@@ -78,16 +77,7 @@ class _Task:
         self.splits = list(folds.split(self.X))
         self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
-        self._began = time.perf_counter()
-
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return time.perf_counter() - self._began
-
-    def time_left(self) -> float | None:
-        """Seconds that a fit may take, None without a limit."""
-        limit = self.estimator.max_time
-        return None if limit is None else max(limit - self.seconds(), 1e-3)
+        self.clock = Clock(estimator.max_time)
 
     def flow_options(self) -> dict[str, Any]:
         """What a flow is where the user has not said otherwise."""
@@ -248,7 +238,7 @@ def _walks(task: _Task, options: dict[str, Any], progress: Progress) -> list[_Wa
 
 def _walk_fold(task: _Task, options: dict[str, Any], fold: int, progress: Progress) -> _Walk:
     train, test = task.splits[fold]
-    flow = task.estimator._twin(**options, max_time=task.time_left())
+    flow = task.estimator._twin(**options, max_time=task.clock.left())
     result = _Walk(fold, [], [], [])
     for fit in walk(flow, task.X[train], task.y[train], task.weights[train], _PATH):
         prediction = fit.model_.predict(task.X[test], task.engine, task.device)
@@ -257,7 +247,6 @@ def _walk_fold(task: _Task, options: dict[str, Any], fold: int, progress: Progre
         result.errors.append(mean_error(prediction, task.y[test], task.weights[test]))
         if result.stopped:
             break
-        flow.max_time = task.time_left()
     progress.say(
         f"{result.fits[0].sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
         f"{len(task.splits)}: {min(result.errors) ** 0.5:.4g} standard deviations held out."
@@ -312,7 +301,7 @@ def _summary(
         "folds": len(task.splits),
         "numbers": sum(member.model.n_numbers for member in members),
         "pairs": sum(member.model.n_pairs for member in members),
-        "seconds": task.seconds(),
+        "seconds": task.clock.seconds(),
     }
 
 

@@ -13,6 +13,7 @@ each is fitted by itself, at any level of noise.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATH",
+    "Clock",
     "choose_noise",
     "choose_warps",
     "fit_members",
@@ -47,6 +49,22 @@ _HELD_OUT = 0.2
 _WORTH = 0.99  # a warp has to lower the mean squared error to this share
 
 _ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
+
+
+class Clock:
+    """How much of ``max_time`` is left; it begins when it is made."""
+
+    def __init__(self, max_time: float | None) -> None:
+        self.max_time = max_time
+        self._began = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.perf_counter() - self._began
+
+    def left(self) -> float | None:
+        """Seconds that a fit may take, None without a limit."""
+        return None if self.max_time is None else max(self.max_time - self.seconds(), 1e-3)
 
 
 def _folds(n: int, rng: np.random.Generator) -> list[tuple[Array, Array]]:
@@ -75,6 +93,7 @@ def walk(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, path: Sequence[float]
 ) -> Iterator[FineMorphsRegressor]:
     """Fitted twins of an estimator at each level of a path, each from where the last one ended."""
+    clock = Clock(estimator.max_time)
     rng = np.random.default_rng(0)
     rows = prepare(X, y, weights, None, "random", rng, True, estimator._warps())
     level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
@@ -86,6 +105,7 @@ def walk(
             warm_start=True,
             tol=max(estimator.tol, _TOLERANCE),
             max_iter=min(estimator.max_iter, _ITERATIONS),
+            max_time=clock.left(),
         )
         if last is not None:
             twin.model_ = last.model_
@@ -100,20 +120,24 @@ def choose_noise(
     """A twin trained on all rows to the best ridge and level, and the table of what was tried.
 
     Its columns are the ridge, the multiple, and the error on rows held out. The ridge is tried
-    at ``_RIDGES`` where it is left at its default.
+    at ``_RIDGES`` where it is left at its default. Where the search is ended from outside, the
+    twin is what it had reached, on the rows of a fold, and the table is empty.
     """
+    clock = Clock(estimator.max_time)
     engine, device = choose_engine(estimator.engine, estimator.device)
     ridges = _RIDGES if estimator._is_default("ridge") else (estimator.ridge,)
     errors = np.zeros((len(ridges), len(PATH)))
     folds = _folds(len(X), rng)
     for r, ridge in enumerate(ridges):
-        tried = estimator._twin(ridge=ridge)
         for train, test in folds:
+            tried = estimator._twin(ridge=ridge, max_time=clock.left())
             for i, twin in enumerate(walk(tried, X[train], y[train], weights[train], PATH)):
+                if stop_reason(twin):
+                    return twin, np.empty((0, 3))
                 prediction = twin.model_.predict(X[test], engine, device)
                 errors[r, i] += mean_error(prediction, y[test], weights[test]) / len(folds)
     best, level = np.unravel_index(np.argmin(errors), errors.shape)
-    chosen = estimator._twin(ridge=ridges[best])
+    chosen = estimator._twin(ridge=ridges[best], max_time=clock.left())
     evaluations = 0
     for twin in walk(chosen, X, y, weights, PATH[: level + 1]):
         evaluations += twin.n_evaluations_
@@ -132,9 +156,11 @@ def fit_members(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
 ) -> None:
     """Fits of the same kind from different starts, averaged."""
+    clock = Clock(estimator.max_time)
+    alone = {"n_members": 1, "checkpoint": None, "resume": False}
     fits: list[FineMorphsRegressor] = []
     for child in rng.spawn(estimator.n_members):
-        twin = estimator._twin(random_state=child, n_members=1, checkpoint=None, resume=False)
+        twin = estimator._twin(**alone, random_state=child, max_time=clock.left())
         twin._learn(X, y, weights)
         fits.append(twin)
         if stop_reason(twin):
@@ -151,11 +177,13 @@ def choose_warps(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
 ) -> dict[str, str]:
     """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
+    clock = Clock(estimator.max_time)
     folds = _folds(len(X), rng)
     engine, device = choose_engine(estimator.engine, estimator.device)
+    n_iterations = min(estimator.max_iter, _QUICK_ITERATIONS)
 
     def error(**warps: str) -> float:
-        quick = estimator._twin(**warps, max_iter=min(estimator.max_iter, _QUICK_ITERATIONS))
+        quick = estimator._twin(**warps, max_iter=n_iterations, max_time=clock.left())
         total = 0.0
         for train, test in folds:
             (twin,) = walk(quick, X[train], y[train], weights[train], [_QUICK_MULTIPLE])
