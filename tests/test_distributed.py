@@ -100,17 +100,15 @@ def test_ranks_that_no_longer_agree_are_named(folder):
 def test_a_rank_that_ends_with_an_error_is_named_by_the_others(folder):
     assert error(folder, "raise", 1)[0].startswith("ZeroDivisionError")
     for rank in (0, 2):
-        text, seconds = error(folder, "raise", rank)
+        text, _ = error(folder, "raise", rank)
         assert "DistributedError: rank 1 of 3 ended with an error (ZeroDivisionError" in text
-        assert seconds < 60
 
 
 def test_a_rank_that_dies_is_named_by_the_others(folder):
     for rank in (0, 2):
-        text, seconds = error(folder, "die", rank)
+        text, _ = error(folder, "die", rank)
         assert "DistributedError: rank 1 of 3 has not been heard of" in text
         assert "with a checkpoint it goes on where it was" in text
-        assert seconds < 60
 
 
 def test_without_a_process_group_a_fit_is_alone():
