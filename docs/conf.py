@@ -26,7 +26,7 @@ extensions = [
     "mathml",
     "layers",
 ]
-exclude_patterns = ["_build", "_templates", "gallery/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/sg_execution_times.rst"]
 nitpicky = False
 
 templates_path = ["_templates"]
@@ -35,6 +35,7 @@ html_title = f"finemorphs {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["page.css"]
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
