@@ -57,6 +57,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 1e9,
     "matplotlib_animations": False,
     "abort_on_example_error": True,
+    "capture_repr": (),
 }
 
 linkcheck_anchors = False
