@@ -20,7 +20,7 @@ from rich.table import Table
 
 from finemorphs import FineMorphsRegressor
 from finemorphs.datasets import load_uci
-from finemorphs.sequence import parse
+from finemorphs.notation import parse
 
 MARKS = {
     "lbfgs": (40, 60, 100, 150, 250, 400, 1000),

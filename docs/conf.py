@@ -26,7 +26,12 @@ extensions = [
     "mathml",
     "layers",
 ]
-exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "sg_execution_times.rst",
+    "gallery/sg_execution_times.rst",
+]
 nitpicky = False
 
 templates_path = ["_templates"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from _pages import GENERATED, PAGES, README, ROOT, anchors, blocks, kinds, links, prepared
+from test_layers import LEVELS
 
 from finemorphs import FineMorphsRegressor
 
@@ -57,6 +58,12 @@ def test_the_reference_names_what_the_plots_offer() -> None:
 
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
     assert set(plots.__all__) <= set(re.findall(r"(?m)^   (\w+)$", text))
+
+
+def test_the_levels_of_the_contributors_page_are_those_of_the_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| level |")[2]
+    rows = re.findall(r"(?m)^\| (`[^|]+) \|", text)
+    assert [{name.strip("/") for name in _code(row)} for row in rows] == [*map(set, LEVELS)]
 
 
 def test_the_options_of_the_readme_are_those_of_the_estimator() -> None:

@@ -20,7 +20,7 @@ PACKAGE = "finemorphs"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
     ("_safetensors", "resources"),
-    ("distributed", "kernel_regression", "kernels", "losses", "storage", "tables"),
+    ("distributed", "kernel_regression", "kernels", "losses", "notation", "storage", "tables"),
     ("streams",),
     ("engines",),
     ("flow", "inverse"),

@@ -13,7 +13,8 @@ from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import DimensionError, FineMorphsError, SequenceError
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo
-from finemorphs.sequence import Chain, ModuleSequence, canonical, parse
+from finemorphs.notation import Chain, canonical, parse
+from finemorphs.sequence import ModuleSequence
 
 letters_of_sequences = st.text("AD", min_size=1, max_size=60)
 

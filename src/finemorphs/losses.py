@@ -26,7 +26,7 @@ import torch
 
 from finemorphs._typing import Tensor
 
-__all__ = ["Huber", "Logistic", "Loss", "Squared"]
+__all__ = ["NAMED", "Huber", "Logistic", "Loss", "Squared"]
 
 
 class Loss(ABC):
@@ -100,3 +100,7 @@ class Logistic(Loss):
         """Minus the log of the probability at the row's class; probabilities minus targets."""
         logs = torch.log_softmax(outputs, dim=1)
         return -targets * logs, logs.exp() - targets
+
+
+# What a regressor takes by its name.
+NAMED: dict[str, type[Loss]] = {"squared": Squared, "huber": Huber}

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from finemorphs.benchmarks.cells import Cell
 from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS
-from finemorphs.sequence import parse
+from finemorphs.notation import parse
 
 __all__ = ["GridProgress", "expected_seconds"]
 

@@ -395,10 +395,6 @@ class PassBuilder:
                 f.store_scalar(known, array, offset)
 
 
-def _add_product(total: Vector | None, a: Vector, b: Vector) -> Vector:
-    return a * b if total is None else a.times(b, total)
-
-
 class PackSlot:
     """Where ``pack`` and ``collect`` find their arguments."""
 

@@ -15,7 +15,8 @@ import torch
 from finemorphs._typing import Array, Tensor
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo
-from finemorphs.sequence import MAX_MODULES, ModuleSequence, canonical
+from finemorphs.notation import MAX_MODULES, canonical
+from finemorphs.sequence import ModuleSequence
 
 __all__ = ["check_tensor", "field", "restore_classes", "restore_sequence", "texts"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from finemorphs.losses import Loss
+from finemorphs.losses import NAMED, Loss
 
 __all__ = ["check_parameters", "generator"]
 
@@ -28,7 +28,6 @@ _REGRESSOR_CHOICES: dict[str, tuple[str | None, ...]] = {
     "preset": (None, "paper", "best"),
 }
 _NOISES = ("auto", "cv", "paper")
-_LOSSES = ("squared", "huber")
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -73,9 +72,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if not isinstance(noise, str):
         _real(parameters, "noise", lambda v: v > 0, "positive, or 'auto'")
     loss = parameters.get("loss", "squared")
-    if not isinstance(loss, Loss) and not (isinstance(loss, str) and loss in _LOSSES):
+    if not isinstance(loss, Loss) and not (isinstance(loss, str) and loss in NAMED):
         raise ValueError(
-            f"loss={loss!r} is not known; choose 'squared', 'huber', or a Loss of "
+            f"loss={loss!r} is not known; choose {', '.join(map(repr, NAMED))}, or a Loss of "
             "finemorphs.losses."
         )
     checkpoint = parameters["checkpoint"]

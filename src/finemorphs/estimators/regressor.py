@@ -23,13 +23,12 @@ from finemorphs.estimators._parameters import generator
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
 from finemorphs.estimators._stream import SAMPLE
-from finemorphs.losses import Huber, Loss, Squared
+from finemorphs.losses import NAMED, Loss
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
 
 __all__ = ["FineMorphsRegressor"]
 
-_LOSSES: dict[str, type[Loss]] = {"squared": Squared, "huber": Huber}
 _PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
 _PAPER_FLOOR = 0.01  # least mean squared error that the paper's rounds ask for, in any units
 
@@ -406,7 +405,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, BaseFineMorphs):
         return responses[:, 0] if one else responses
 
     def _loss_function(self) -> Loss:
-        return _LOSSES[self.loss]() if isinstance(self.loss, str) else self.loss
+        return NAMED[self.loss]() if isinstance(self.loss, str) else self.loss
 
     def _noise_level(
         self, rows: TrainingRows, rng: np.random.Generator
