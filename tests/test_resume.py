@@ -78,6 +78,15 @@ def test_a_fit_killed_at_any_moment_goes_on_to_the_same_end(tmp_path, server):
     assert in_a_write > 0
 
 
+@pytest.fixture
+def _interrupts():
+    """Ctrl-C interrupts, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_from_the_keyboard_leaves_a_model_and_a_checkpoint(tmp_path):
     """A real SIGINT, in the middle of the computation."""
     X, y = _killed.data()
