@@ -59,7 +59,7 @@ format: $(STAMP)  ## rewrite the sources as `make lint` wants them
 	$(BIN)/ruff format .
 
 clean:  ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) build dist out docs/_build docs/gallery docs/generated docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out docs/_build docs/gallery docs/generated docs/api docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt

@@ -269,9 +269,11 @@ def test_classifiers_can_be_drawn(data: tuple) -> None:
     X, y = data
     labels = y > 0
     model = FineMorphsClassifier(max_iter=5, n_steps=2, engine="reference").fit(X, labels)
-    plot_flow(model, X, labels)
-    plot_sensitivity(model, X)
-    plot_convergence(model)
+    titles = [panel.get_title() for panel in plot_flow(model, X, labels)]
+    assert titles == ["D1, t = 0", "D1, t = 0.5", "D1, t = 1"]
+    names = {label.get_text() for label in plot_sensitivity(model, X).get_yticklabels()}
+    assert names == set(X.columns)
+    assert all(len(line.get_xdata()) == 5 for line in plot_convergence(model).get_lines())
 
 
 def test_without_plotly_the_error_names_the_extra(

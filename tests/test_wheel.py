@@ -1,4 +1,4 @@
-"""What is shipped: the package, and nothing else."""
+"""What is shipped: the package, and nothing else, in a small file."""
 
 from __future__ import annotations
 
@@ -30,3 +30,4 @@ def test_the_wheel_holds_only_the_package(tmp_path):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert package == expected
+    assert wheel.stat().st_size < 500_000
