@@ -40,7 +40,8 @@ ax.legend(frameon=False)
 
 # %%
 # The guarantee is for new rows *like the old ones*: beyond x = 4 there were none, and the interval
-# has the same width all the same. The members of an ensemble part there.
+# has the same width all the same. The members of an ensemble disagree more there; but they are of
+# one kind, and fade together to the same calm. Neither is a licence to extrapolate.
 
 ensemble = FineMorphsRegressor(n_members=4, n_steps=5, max_iter=40, random_state=0)
 mean, std = ensemble.fit(X[train], y[train]).predict(grid, return_std=True)
