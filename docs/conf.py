@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -32,7 +31,6 @@ exclude_patterns = [
     "sg_execution_times.rst",
     "gallery/sg_execution_times.rst",
 ]
-nitpicky = False
 
 templates_path = ["_templates"]
 html_theme = "furo"
@@ -60,12 +58,9 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "remove_config_comments": True,
     "min_reported_time": 1e9,
-    "matplotlib_animations": False,
     "abort_on_example_error": True,
     "capture_repr": (),
 }
 
 linkcheck_anchors = False
 linkcheck_timeout = 20
-
-warnings.filterwarnings("ignore", message=".*non-interactive.*")
