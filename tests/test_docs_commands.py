@@ -1,4 +1,7 @@
-"""Every command of the documents is one that the programs take, with options that they have."""
+"""Every command of the documents is one that the programs take, with options that they have.
+
+Those of the command line in README and on the first page are run as well.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
-from _pages import PAGES, ROOT, blocks
+from _pages import PAGES, README, ROOT, blocks, prepared
+from typer.testing import CliRunner
 
 from finemorphs.benchmarks.__main__ import _parser
 from finemorphs.cli._app import make_app
 
-PROGRAM = typer.main.get_command(make_app())
+APP = make_app()
+PROGRAM = typer.main.get_command(APP)
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -86,6 +92,33 @@ def test_the_commands_of_a_page_are_taken(page: Path) -> None:
         program = Path(path).name.rstrip(".0123456789")
         if program not in OTHERS:
             CHECKS[program](words)
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "start.md"], ids=lambda p: p.name)
+def test_the_command_line_does_what_the_page_says(
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name in ("train", "test", "new", "concrete"):
+        rows = rng.normal(size=(120, 4))
+        np.savetxt(f"{name}.csv", rows, delimiter=",", header="a,b,height,strength", comments="")
+    called = [words for program, *words in commands(page) if program == "finemorphs"]
+    assert len(called) > 4
+    with prepared(page, monkeypatch):
+        for words in called:
+            result = CliRunner().invoke(APP, words)
+            assert result.exit_code == 0, (words, result.output)
+            if "--out" in words:
+                assert Path(words[words.index("--out") + 1]).stat().st_size > 0
+
+
+def test_what_kubernetes_is_to_run_is_taken() -> None:
+    ((_, text),) = blocks(ROOT / "docs" / "scale.md", "yaml")
+    _, job = pytest.importorskip("yaml").safe_load_all(text)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (line,) = container["args"]
+    _launched(shlex.split(line.replace("$", "")))
 
 
 @pytest.mark.parametrize(
