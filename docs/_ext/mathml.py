@@ -1,9 +1,11 @@
 """Formulas as MathML, which browsers draw themselves: no script, no network.
 
-docutils translates TeX; what it does not know is an error of the build.
+docutils translates TeX; what it does not know, or would read wrongly, is an error of the build.
 """
 
 from __future__ import annotations
+
+import re
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
@@ -12,8 +14,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 
 def _translate(tex: str, display: bool) -> str:
-    tree = latex2mathml.tex2mathml(tex, as_block=display)
-    return str(tree)
+    if re.search(r"\\[dt]?frac\d", tex):
+        raise ValueError(f"{tex!r}: 12 is one number to docutils; write \\frac{{1}}{{2}}")
+    return str(latex2mathml.tex2mathml(tex, as_block=display))
 
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
