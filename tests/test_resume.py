@@ -174,6 +174,7 @@ def test_a_folder_that_is_read_only_is_a_warning(tmp_path, monkeypatch):
         {"n_members": 2, "noise": 0.5, "random_state": None},
         {"noise": "cv", "tol": 1e-2},
         {"input_warp": "auto", "noise": 0.5},
+        {"preset": "best"},
     ],
 )
 def test_a_fit_of_several_trainings_goes_on(tmp_path, options):
