@@ -7,8 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
-from finemorphs.estimators._best import _simplex_least_squares
 from finemorphs.estimators._selection import PATH, mean_error, walk
+from finemorphs.estimators.best import _simplex_least_squares
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -185,6 +185,16 @@ def test_paper_is_the_paper_s_optimiser_and_noise(table):
     ).fit(*table)
     assert paper.objective_ == same.objective_
     assert paper.optimizer == "natural-lbfgs"  # parameters stay as they were given
+
+
+def test_a_new_fit_forgets_what_only_the_last_one_had(best, table):
+    x, y = table
+    model = clone(best).set_params(max_time=1e-3).fit(x, y).calibrate(x, y)
+    assert {"selection_", "conformity_scores_"} <= vars(model).keys()
+    model.set_params(preset=None, max_time=None).fit(x, y)
+    assert not {"selection_", "residual_", "conformity_scores_", "noise_path_"} & vars(model).keys()
+    with pytest.raises(ValueError, match="not calibrated"):
+        model.predict_interval(x)
 
 
 def test_choices_that_are_not_known(table):

@@ -44,6 +44,7 @@ from finemorphs.training import Checkpoint, Progress, Settings, Training, as_tab
 __all__ = ["BaseFineMorphs"]
 
 _MIN_ROWS = 5
+_OF_SOME_FITS = ("conformity_scores_", "noise_path_", "notes_", "residual_", "selection_")
 
 
 class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -76,15 +77,23 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Train on checked data: X (n, d_X), responses (n, d_Y), weights (n,)."""
 
         def read(rng: np.random.Generator, group: Group) -> TrainingRows:
-            subset = self.subset_size, self.subset_method
-            kinds = standardise_responses, self._warps()
-            return prepare(X, responses, weights, *subset, rng, *kinds)
+            return prepare(
+                X,
+                responses,
+                weights,
+                self.subset_size,
+                self.subset_method,
+                rng=rng,
+                standardise_responses=standardise_responses,
+                warps=self._warps(),
+            )
 
         self._train(read, {"X": X, "y": responses, "sample_weight": weights})
 
     def _fit_stream(self, stream: Stream) -> None:
         """Train on the rows of a stream."""
         check_parameters(self.get_params(deep=False))
+        self._forget()
 
         def read(rng: np.random.Generator, group: Group) -> TrainingRows:
             return prepare_stream(stream, self.subset_size, self.subset_method, rng, group)
@@ -151,7 +160,14 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 f"subset_size={self.subset_size} is more than the {len(X)} rows of X; give at "
                 f"most {len(X)}, or None for all."
             )
+        self._forget()
         return X, y, weights
+
+    def _forget(self) -> None:
+        """Drop what only some fits leave behind: it would speak of the last model."""
+        for name in _OF_SOME_FITS:
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _build_sequence(self, rows: TrainingRows) -> ModuleSequence:
         return ModuleSequence.build(

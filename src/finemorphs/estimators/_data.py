@@ -16,7 +16,7 @@ from finemorphs._typing import Array
 from finemorphs.estimators._numbers import check_spread
 from finemorphs.estimators._warps import Warp, fit_warp
 
-__all__ = ["Scaling", "TrainingRows", "choose", "in_units", "pad", "prepare"]
+__all__ = ["Scaling", "TrainingRows", "choose", "in_units", "merge", "pad", "prepare"]
 
 _DUMMY_NOISE = 0.01
 _SEEDS_FROM = 50_000
@@ -97,8 +97,9 @@ def prepare(
     table: Array,
     responses: Array,
     weights: Array,
-    subset_size: int | None,
-    subset_method: str,
+    subset_size: int | None = None,
+    subset_method: str = "random",
+    *,
     rng: np.random.Generator,
     standardise_responses: bool = True,
     warps: tuple[str, str] = ("none", "none"),
@@ -107,7 +108,7 @@ def prepare(
 
     ``warps`` are the kinds of warp of the table and of the responses.
     """
-    table, responses, weights = _merge(table, responses, weights)
+    table, responses, weights = merge(table, responses, weights)
     x_scaling = Scaling.of(table, weights, warps[0])
     n_responses = responses.shape[1]
     y_scaling = Scaling(np.zeros(n_responses), np.ones(n_responses))
@@ -133,7 +134,8 @@ def pad(x: Array, n_dummies: int, rng: np.random.Generator | None = None) -> Arr
     return np.concatenate([x, dummies], axis=1)
 
 
-def _merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
+def merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """The rows that differ, in lexicographic order, with the weights of equal ones added."""
     kept = weights > 0
     rows = np.concatenate([table[kept], responses[kept]], axis=1) + 0.0  # -0.0 becomes 0.0
     order = np.lexsort(rows.T[::-1])

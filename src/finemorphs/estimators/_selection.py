@@ -95,7 +95,7 @@ def walk(
     """Fitted twins of an estimator at each level of a path, each from where the last one ended."""
     clock = Clock(estimator.max_time)
     rng = np.random.default_rng(0)
-    rows = prepare(X, y, weights, None, "random", rng, True, estimator._warps())
+    rows = prepare(X, y, weights, rng=rng, warps=estimator._warps())
     level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
     last = None
     for multiple in path:

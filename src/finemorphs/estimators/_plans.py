@@ -1,0 +1,111 @@
+"""How a regressor is trained: once, or several times to choose and to average.
+
+preset, then warps, then members, then the noise level: each choice is made by twins of the
+estimator, which differ from it in that one parameter and are trained on the rest of the plan.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from finemorphs._typing import Array
+from finemorphs.distributed import ALONE
+from finemorphs.estimators._base import BaseFineMorphs
+from finemorphs.estimators._parameters import generator
+from finemorphs.estimators._resume import open_checkpoint
+from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
+from finemorphs.estimators.best import fit_best
+
+if TYPE_CHECKING:
+    from finemorphs.estimators.regressor import FineMorphsRegressor
+    from finemorphs.streams import Stream
+
+__all__ = ["Plans"]
+
+_PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
+
+
+class Plans(BaseFineMorphs):
+    """Trainings of an estimator with ``preset``, warps, ``n_members`` and ``noise``."""
+
+    def _learn(self, X: Array, y: Array, weights: Array) -> None:
+        """Train as preset, warps, noise and members ask for, each choice made before the next."""
+        rng = generator(self.random_state)
+        if self.checkpoint is not None and not self._is_plain():
+            self._learn_with_checkpoint(X, y, weights, rng)
+        elif self.preset == "best":
+            fit_best(self, X, y, weights)
+        elif self.preset == "paper":
+            paper = {name: value for name, value in _PAPER.items() if self._is_default(name)}
+            self._adopt(self._trained_twin(X, y, weights, preset=None, **paper))
+        elif "auto" in (self.input_warp, self.response_warp):
+            warps = choose_warps(self, X, y, weights, rng)
+            self._adopt(self._trained_twin(X, y, weights, **warps))
+        elif self.n_members > 1:
+            fit_members(self, X, y, weights, rng)
+        elif self.noise == "cv":
+            fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
+            self._adopt(fitted)
+        else:
+            self._fit(X, y, weights)
+
+    def _learn_with_checkpoint(
+        self, X: Array, y: Array, weights: Array, rng: np.random.Generator
+    ) -> None:
+        """Several trainings with one checkpoint, all of whose draws come from one number."""
+        data: dict[str, Array | Stream] = {"X": X, "y": y, "sample_weight": weights}
+        checkpoint, rng = open_checkpoint(self, data, rng, ALONE)
+        seed = int(rng.spawn(1)[0].integers(2**31))
+        if isinstance(self.random_state, (int, np.integer)):
+            seed = int(self.random_state)
+        twin = self._twin(checkpoint=None, resume=False, random_state=seed)
+        twin._shared_checkpoint = checkpoint
+        twin._learn(X, y, weights)
+        self._adopt(twin)
+
+    def _is_plain(self) -> bool:
+        """Whether the fit is one training."""
+        return (
+            self.preset is None
+            and self.n_members == 1
+            and self.noise != "cv"
+            and "auto" not in (self.input_warp, self.response_warp)
+        )
+
+    def _check_plain_fit(self) -> None:
+        """Refuse, for streams, what reads the rows more often than a plain fit does."""
+        plain = {"preset": None, "n_members": 1, "input_warp": "none", "response_warp": "none"}
+        given = {name: getattr(self, name) for name in (*plain, "noise")}
+        wrong = [name for name, value in plain.items() if given[name] != value]
+        if wrong or given["noise"] == "cv":
+            name = wrong[0] if wrong else "noise"
+            raise ValueError(
+                f"{name}={given[name]!r} needs the rows in memory, but they come as a stream; "
+                "leave it at its default, or give arrays."
+            )
+
+    def _trained_twin(self, X: Array, y: Array, weights: Array, **changes: Any) -> Any:
+        twin = self._twin(**changes)
+        twin._learn(X, y, weights)
+        return twin
+
+    def _twin(self, **changes: Any) -> FineMorphsRegressor:
+        """An estimator with the same parameters but for some, and the same open checkpoint."""
+        twin = type(self)(**{**self.get_params(deep=False), **changes})
+        twin._shared_checkpoint = self._shared_checkpoint
+        return twin
+
+    def _adopt(self, fitted: FineMorphsRegressor) -> None:
+        """Take over what a twin has been fitted to."""
+        kept = {"n_features_in_", "feature_names_in_"}
+        for name, value in vars(fitted).items():
+            if name.endswith("_") and name not in kept:
+                setattr(self, name, value)
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a parameter is left at its default."""
+        default = inspect.signature(type(self)).parameters[name].default
+        return bool(getattr(self, name) == default)

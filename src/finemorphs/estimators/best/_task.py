@@ -1,0 +1,71 @@
+"""What all candidates have in common: the data, the folds, the device, the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.model_selection import KFold, ShuffleSplit
+
+from finemorphs._typing import Array
+from finemorphs.engines import choose_engine
+from finemorphs.estimators._data import merge
+from finemorphs.estimators._members import Member
+from finemorphs.estimators._parameters import generator
+from finemorphs.estimators._selection import Clock, mean_error
+
+if TYPE_CHECKING:
+    from finemorphs.estimators.regressor import FineMorphsRegressor
+
+__all__ = ["Candidate", "Task"]
+
+_FOLDS, _FOLD_ROWS = 5, 5000
+_LARGE_FOLDS, _LARGE_HELD_OUT = 2, 0.1  # beyond _FOLD_ROWS
+_INPUT_WARPS = ("none", "quantile")
+_RESPONSE_WARPS = ("none", "power")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kind of model, what it predicts out of fold (NaN where no fold holds a row out)."""
+
+    name: str
+    out_of_fold: Array
+    members: tuple[Member, ...]
+
+
+class Task:
+    """The data of a fit and its folds, with the devices at hand."""
+
+    def __init__(self, estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array) -> None:
+        self.estimator = estimator
+        self.rng = generator(estimator.random_state)
+        self.X, self.y, self.weights = merge(X, y, weights)
+        self.engine, self.device = choose_engine(estimator.engine, estimator.device)
+        seed = int(self.rng.integers(2**31))
+        folds = (
+            KFold(min(_FOLDS, len(self.X)), shuffle=True, random_state=seed)
+            if len(self.X) <= _FOLD_ROWS
+            else ShuffleSplit(_LARGE_FOLDS, test_size=_LARGE_HELD_OUT, random_state=seed)
+        )
+        self.splits = list(folds.split(self.X))
+        self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
+        self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
+        self.clock = Clock(estimator.max_time)
+
+    def error(self, prediction: Array) -> float:
+        """Of predictions out of fold, over the rows that have one."""
+        known = ~np.isnan(prediction).any(1)
+        return mean_error(prediction[known], self.y[known], self.weights[known])
+
+    def rmse(self, prediction: Array) -> list[float]:
+        """Root mean squared error of each response in its units, over the same rows."""
+        known = ~np.isnan(prediction).any(1)
+        errors = (prediction[known] - self.y[known]) ** 2
+        return [float(e) for e in np.sqrt(np.average(errors, axis=0, weights=self.weights[known]))]
+
+
+def _kinds(given: str, tried: tuple[str, ...]) -> tuple[str, ...]:
+    """The warps to try: the one that was given, if one was."""
+    return tried if given in ("none", "auto") else (given,)
