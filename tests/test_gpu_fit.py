@@ -11,6 +11,7 @@ from finemorphs.engines import choose_engine
 from finemorphs.exceptions import EngineError
 from finemorphs.losses import Huber, Logistic
 from finemorphs.objective import Objective
+from finemorphs.rows import Rows
 from finemorphs.sequence import ModuleSequence
 
 pytestmark = pytest.mark.gpu
@@ -53,8 +54,9 @@ def test_other_losses_and_rows_in_blocks(loss, n_controls):
     y = torch.nn.functional.one_hot((x[:, 0] > 0).long(), 2).double()
     reference = Objective(sequence, choose_engine("reference", "cpu")[0], x, y, loss=loss)
     engine, device = choose_engine("cuda")
-    x, y = x.float().to(device), y.float().to(device)
-    objective = Objective(sequence, engine, x, y, loss=loss, batch_size=15)
+    rows = Rows(x.float().to(device), y.float().to(device))
+    first, others = rows[:n_controls], rows[n_controls:].blocks(15)
+    objective = Objective(sequence, engine, first.inputs, first.targets, loss=loss, others=others)
     for seed in (1, 2):
         theta = 0.3 * normal(sequence.n_parameters, seed=seed)
         right = reference.evaluate(theta, 0.5, natural=False)

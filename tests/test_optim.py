@@ -374,6 +374,20 @@ def test_tolerances(tolerance):
     assert under == [False] * (len(under) - 1) + [True]
 
 
+def test_decreases_are_smoothed():
+    start = torch.full((4,), -1.2).double()
+    at_once, _, _ = run(rosenbrock, start, absolute_tolerance=0.1)
+    result, _, iterations = run(rosenbrock, start, absolute_tolerance=0.1, smoothing=0.75)
+    judged = rosenbrock(start).value
+    for iteration in iterations:
+        judged = 0.75 * judged + 0.25 * iteration.decrease
+        assert iteration.judged == pytest.approx(judged)
+    assert [i.judged < 0.1 for i in iterations] == [False] * (len(iterations) - 1) + [True]
+    assert result.converged
+    assert any(i.decrease < 0.1 for i in iterations[:-1])
+    assert result.value < at_once.value
+
+
 def test_a_tolerance_of_zero_never_ends_it():
     result, _, _ = run(rosenbrock, torch.full((2,), -1.2).double(), max_iter=400)
     assert "tolerance" not in result.status
@@ -536,6 +550,7 @@ GOING_ON = [
     ("metric", halved(spread(6), normal(6), spread(6).inverse().diagonal()), {"max_iter": 25}),
     ("failed searches", rosenbrock, {"relative_tolerance": 1e-3}),
     ("tolerance", rosenbrock, {"absolute_tolerance": 1e-3}),
+    ("smoothed", rosenbrock, {"absolute_tolerance": 1e-3, "smoothing": 0.5}),
     ("evaluations", rosenbrock, {"max_evaluations": 30}),
 ]
 
@@ -549,7 +564,7 @@ def test_a_minimisation_goes_on_from_any_iteration_to_the_same_bits(function, op
 
     def save(iteration):
         state, slopes = history.state(), history.slopes(iteration.evaluation)
-        past = Past(iteration.number, iteration.n_evaluations, iteration.decrease, slopes)
+        past = Past(iteration.number, iteration.n_evaluations, iteration.judged, slopes)
         saved.append((iteration.point, {k: v.clone() for k, v in state.items()}, past))
 
     whole = minimize(function, start, history=history, callback=save, **options)

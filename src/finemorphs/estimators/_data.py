@@ -138,13 +138,31 @@ def merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array,
     """The rows that differ, in lexicographic order, with the weights of equal ones added."""
     kept = weights > 0
     rows = np.concatenate([table[kept], responses[kept]], axis=1) + 0.0  # -0.0 becomes 0.0
-    order = np.lexsort(rows.T[::-1])
-    rows = rows[order]
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = (rows[1:] != rows[:-1]).any(1)
+    order, new = _sort(rows)
     merged = np.add.reduceat(weights[kept][order], np.flatnonzero(new))
-    rows = rows[new]
+    rows = rows[order[new]]
     return rows[:, : table.shape[1]], rows[:, table.shape[1] :], merged
+
+
+def _sort(rows: Array) -> tuple[Array, Array]:
+    """The lexicographic order of rows, and which of them, in that order, differ from the last.
+
+    Column by column, and only rows that are equal in all columns before.
+    """
+    order, equal = np.arange(len(rows)), np.arange(len(rows))
+    group = np.zeros(len(rows), dtype=int)  # of the places in ``equal``
+    new = np.ones(len(rows), dtype=bool)
+    for column in rows.T:
+        if len(equal) == 0:
+            break
+        order[equal] = order[equal][np.lexsort((column[order[equal]], group))]
+        values = column[order[equal]]
+        first = np.ones(len(equal), dtype=bool)
+        first[1:] = (values[1:] != values[:-1]) | (group[1:] != group[:-1])
+        alone = first & np.append(first[1:], True)
+        new[equal], group = first, np.cumsum(first)
+        equal, group = equal[~alone], group[~alone]
+    return order, new
 
 
 def choose(x: Array, weights: Array, size: int, method: str, rng: np.random.Generator) -> Array:

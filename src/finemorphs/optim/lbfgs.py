@@ -30,6 +30,7 @@ def minimize(
     max_evaluations: int | None = None,
     relative_tolerance: float = 0.0,
     absolute_tolerance: float = 0.0,
+    smoothing: float = 0.0,
     callback: Callable[[Iteration[E]], str | None] | None = None,
     past: Past | None = None,
 ) -> Result[E]:
@@ -48,6 +49,10 @@ def minimize(
     relative_tolerance, absolute_tolerance : float
         The end is reached when the decrease over one iteration is under
         ``max(absolute_tolerance, relative_tolerance * |f|)``; both 0: never.
+    smoothing : float
+        The decrease that is judged is ``smoothing`` times that of the iteration before (|f| at
+        the start) plus ``1 - smoothing`` times the last one, so that one short step among long
+        ones does not end it.
     callback : callable, optional
         Called at each iteration; a sentence it returns ends the minimisation with that status.
     past : Past, optional
@@ -95,12 +100,16 @@ def minimize(
             status = "No step along the steepest descent lowers the value any further."
             return _result(point, current, iteration, n_evaluations, status, True)
         history.add(candidate - point, current, accepted)
-        decrease = current.value - accepted.value
+        last = current.value - accepted.value
+        before = abs(current.value) if math.isinf(decrease) else decrease
+        decrease = smoothing * before + (1 - smoothing) * last
         point, current = candidate, accepted
         iteration += 1
         stop = None
         if callback is not None:
-            stop = callback(Iteration(iteration, n_evaluations, point, current, step, decrease))
+            stop = callback(
+                Iteration(iteration, n_evaluations, point, current, step, last, decrease)
+            )
         if stop is not None:
             return _result(point, current, iteration, n_evaluations, stop, False)
 

@@ -35,7 +35,7 @@ E = TypeVar("E", bound=Evaluation)
 
 @dataclass(frozen=True)
 class Iteration(Generic[E]):
-    """One accepted step, as a callback sees it."""
+    """One accepted step, as a callback sees it; ``judged`` is the smoothed decrease."""
 
     number: int
     n_evaluations: int
@@ -43,13 +43,14 @@ class Iteration(Generic[E]):
     evaluation: E
     step: float
     decrease: float
+    judged: float
 
 
 @dataclass(frozen=True)
 class Past:
     """What was before, where a minimisation goes on.
 
-    Iterations, evaluations, the last decrease, and the slopes of the history at the point. The
+    Iterations, evaluations, the smoothed decrease, and the slopes of the history at the point. The
     evaluation there is made again and counted once.
     """
 

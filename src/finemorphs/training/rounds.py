@@ -6,7 +6,8 @@
     the last round runs to the fine tolerance
 
 A round ends when G falls by less than ``tol`` of itself over one iteration, or by less than
-1e-4 (the last round: 1e-8). With a fixed sigma there is one round.
+1e-4 (the last round: 1e-8). With a fixed sigma there is one round. The decrease is a running
+mean over some three iterations, with plain L-BFGS that of the last one, as in the paper.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = ["Settings", "Training", "train"]
 _MAX_ROUNDS = 10
 _SHRINK = 1.4
 _COARSE, _FINE = 1e-4, 1e-8
+_SMOOTHING = 2 / 3  # of the decreases; the first steps at a new noise level are short
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class _Run:
             self._keep(sigma, iteration.point, iteration.evaluation, iteration.n_evaluations)
             self._record()
             slopes = self._history.slopes(iteration.evaluation)
-            self._past = Past(iteration.number, iteration.n_evaluations, iteration.decrease, slopes)
+            self._past = Past(iteration.number, iteration.n_evaluations, iteration.judged, slopes)
             self._whole_at = self._history.n_changes
             status = self.objective.group.share(self._tell())
             stopped = status is not None
@@ -194,6 +196,7 @@ class _Run:
             max_iter=settings.max_iter,
             relative_tolerance=settings.tol,
             absolute_tolerance=floor if settings.tol > 0 else 0.0,
+            smoothing=_SMOOTHING if settings.natural else 0.0,
             callback=record,
             past=self._past,
         )
