@@ -8,7 +8,8 @@ import torch
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
-from finemorphs.exceptions import EngineError
+from finemorphs.estimators import _base
+from finemorphs.exceptions import EngineError, MemoryLimitError
 from finemorphs.losses import Huber, Logistic
 from finemorphs.objective import Objective
 from finemorphs.rows import Rows
@@ -93,8 +94,11 @@ def test_a_subset_is_fitted_on_the_device():
     assert model.score(*curve(seed=1)) > 0.95
 
 
-def test_memory_that_runs_out_is_explained_and_the_device_stays_usable():
+def test_memory_that_runs_out_is_explained_and_the_device_stays_usable(monkeypatch):
     X, y = curve()
+    with pytest.raises(MemoryLimitError, match="give memory=5"):
+        FineMorphsRegressor(engine="cuda", memory=50_000_000, random_state=0).fit(X, y)
+    monkeypatch.setattr(_base, "check_memory", lambda *_: None)  # as if it had looked like enough
     with pytest.raises(EngineError, match="lower memory"):
         FineMorphsRegressor(engine="cuda", memory=50_000_000, random_state=0).fit(X, y)
     model = FineMorphsRegressor(engine="cuda", max_iter=3, noise=0.5, random_state=0).fit(X, y)

@@ -7,7 +7,9 @@ import pytest
 from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
-from finemorphs.estimators._selection import PATH, mean_error, walk
+from finemorphs.estimators import _path
+from finemorphs.estimators._path import judged_walk, mean_error, walk
+from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _simplex_least_squares
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
@@ -30,15 +32,31 @@ def best(table):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    ridges, multiples, errors = model.noise_path_.T
-    np.testing.assert_array_equal(multiples, PATH * 2)
-    np.testing.assert_array_equal(np.unique(ridges), [1, 4])
+    ridges, multiples, errors, folds = model.noise_path_.T
+    np.testing.assert_array_equal(np.unique(ridges), [0.25, 1, 4])
+    for ridge in np.unique(ridges):
+        walked = ridges == ridge
+        np.testing.assert_array_equal(multiples[walked], PATH[: walked.sum()])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
-    assert model.noise_ == pytest.approx(multiples[np.argmin(errors)] * estimated)
-    assert {a.ridge for a in model.model_.sequence.affines} == {ridges[np.argmin(errors)]}
+    kept = folds == 3
+    assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
+    assert {a.ridge for a in model.model_.sequence.affines} == set(ridges[kept])
+    assert len(set(ridges[kept])) == 1
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+@pytest.mark.parametrize(("whole", "n_levels"), [(False, 3), (True, 4)])
+def test_a_path_is_left_where_it_leads_away(whole, n_levels, table, monkeypatch):
+    x, y = table
+    errors = iter([1.0, 0.9, 1.0, 0.5])
+    monkeypatch.setattr(_path, "mean_error", lambda *_: next(errors))
+    fold = np.arange(60), np.arange(60, 90)
+    data = x, y[:, None], np.ones(len(x))
+    levels = judged_walk(FineMorphsRegressor(**FAST), data, fold, [2.0, 1.4, 1.0, 0.7], whole=whole)
+    assert [level.error for level in levels] == [1.0, 0.9, 1.0, 0.5][:n_levels]
+    assert all(level.prediction.shape == (30, 1) for level in levels)
 
 
 @pytest.mark.parametrize("options", [{"noise": "cv"}, {"n_members": 50}, {"input_warp": "auto"}])

@@ -112,7 +112,7 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
         check_tensor(tensors, "residual", (n_responses,), torch.float64)
         estimator.residual_ = tensors["residual"].numpy()
     if "noise_path" in tensors:
-        check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 3), torch.float64)
+        check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 4), torch.float64)
         estimator.noise_path_ = tensors["noise_path"].numpy()
     if is_classifier(estimator):
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_responses)

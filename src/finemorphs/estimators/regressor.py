@@ -138,9 +138,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_tried, 3)
-        With ``noise="cv"``: the ridge, the multiple of the estimated sigma, and the mean squared
-        error on rows held out, as a share of the variance.
+    noise_path_ : ndarray of shape (n_tried, 4)
+        With ``noise="cv"``: the ridge, the multiple of the estimated sigma, the mean squared
+        error on rows held out, as a share of the variance, and over how many folds. The ridge
+        is chosen in the first fold, the multiple over all of them.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold and their weight, the
         numbers that the model holds, and the kernel evaluations that a prediction takes.

@@ -2,7 +2,7 @@
 
 Two kinds are tried, and each is judged on rows that it was not trained on:
 
-    flows     a sequence of modules along a path of noise levels (:mod:`.._selection`), one fit a
+    flows     a sequence of modules along a path of noise levels (:mod:`.._path`), one fit a
               fold; all folds are kept and averaged
     kernels   kernel regression (:mod:`finemorphs.kernel_regression`) with the inputs as they are
               and with their normal scores; refitted to all rows

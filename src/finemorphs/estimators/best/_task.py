@@ -13,7 +13,7 @@ from finemorphs.engines import choose_engine
 from finemorphs.estimators._data import merge
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._parameters import generator
-from finemorphs.estimators._selection import Clock, mean_error
+from finemorphs.estimators._path import Clock, mean_error
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
