@@ -47,8 +47,9 @@ def choose_noise(
 
     The ridge is tried at ``_RIDGES`` where it is left at its default, in the first fold; the
     level is the best one over all folds. The columns of the table are the ridge, the multiple,
-    the error on rows held out, and the number of folds it is a mean of. Where the search is ended from outside, the twin is what it
-    had reached, on the rows of a fold, and the table is empty.
+    the error on rows held out, and the number of folds that it is a mean of. Where the search is
+    ended from outside, the twin is what it had reached, on the rows of a fold, and the table is
+    empty.
     """
     clock = Clock(estimator.max_time)
     first, *more = _folds(len(X), rng)
