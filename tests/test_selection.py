@@ -10,7 +10,7 @@ from finemorphs import FineMorphsRegressor, load
 from finemorphs.estimators import _path
 from finemorphs.estimators._path import judged_walk, mean_error, walk
 from finemorphs.estimators._selection import PATH
-from finemorphs.estimators.best import _simplex_least_squares
+from finemorphs.estimators.best import _flows, _simplex_least_squares
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -134,6 +134,31 @@ def test_best_weighs_candidates_by_what_they_predict_out_of_fold(best, table):
     truth = np.sin(2 * new[:, 0]) + new[:, 1]
     assert np.sqrt(np.mean((best.predict(new) - truth) ** 2)) < 0.25
     assert best.transform(x).shape == (90, 3)
+
+
+@pytest.mark.parametrize(
+    ("near", "hopeless", "flows"),
+    [(np.inf, np.inf, ["AD^4A", "ADA"]), (1.0, np.inf, 1), (1.0, 0.0, [])],
+    ids=["all kinds", "the best", "none"],
+)
+def test_flows_are_fitted_in_all_folds_where_they_promise_something(
+    near, hopeless, flows, table, monkeypatch
+):
+    monkeypatch.setattr(_flows, "_NEAR", near)
+    monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
+    model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
+    names = [c["name"].split(" (")[0] for c in model.selection_["candidates"]]
+    found = [name for name in names if name != "kernels"]
+    assert (sorted(found, reverse=True) == flows) if isinstance(flows, list) else len(found) == 1
+    assert names.count("kernels") == 2
+    assert model.transform(table[0]).shape == (90, 3)
+
+
+def test_best_has_only_the_sequence_that_was_given(table):
+    model = FineMorphsRegressor(preset="best", sequence="DA", **FAST).fit(*table)
+    names = {c["name"].split(" (")[0] for c in model.selection_["candidates"]}
+    assert names <= {"kernels", "DA"}
+    assert model.sequence_ == "DA"
 
 
 def test_best_survives_a_file_with_all_its_members(best, table, tmp_path):

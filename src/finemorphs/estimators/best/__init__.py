@@ -2,7 +2,7 @@
 
 Two kinds are tried, and each is judged on rows that it was not trained on:
 
-    flows     a sequence of modules along a path of noise levels (:mod:`.._path`), one fit a
+    flows     sequences of modules along a path of noise levels (:mod:`.._path`), one fit a
               fold; all folds are kept and averaged
     kernels   kernel regression (:mod:`finemorphs.kernel_regression`) with the inputs as they are
               and with their normal scores; refitted to all rows
@@ -38,8 +38,10 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
     task = Task(estimator, X, y, weights)
     with Progress(estimator.verbose) as progress:
         response_warp, kernels = fit_kernels(task, progress)
-        flow, first, stopped = fit_flows(task, response_warp, progress)
-    candidates = [*kernels, flow]
+        held_out = task.splits[0][1]
+        to_beat = min(task.error(kernel.out_of_fold, held_out) for kernel in kernels)
+        flows = fit_flows(task, response_warp, to_beat, progress)
+    candidates = [*kernels, *flows.candidates]
     shares = _weigh(task, candidates)
     members = tuple(
         Member(member.name, float(share * member.weight), member.model)
@@ -47,11 +49,11 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
         for member in candidate.members
         if share > 0
     )
-    estimator._adopt(first)
+    estimator._adopt(flows.first)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members)
-    if stopped:
-        estimator.status_, estimator.converged_ = stopped, False
+    if flows.stopped:
+        estimator.status_, estimator.converged_ = flows.stopped, False
 
 
 def _weigh(task: Task, candidates: list[Candidate]) -> Array:

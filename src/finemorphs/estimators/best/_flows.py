@@ -1,4 +1,9 @@
-"""The candidate of flows: one fit a fold, each along a path of noise levels."""
+"""The candidates of flows: one fit a fold, each along a path of noise levels.
+
+Two kinds are tried in the first fold, four diffeomorphisms and one with a strong ridge; the first
+with each warp of the inputs, the second with the warp that did better. A kind is fitted in the
+other folds too if it is near the best one, and if that is not hopeless beside the kernels.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +21,39 @@ from finemorphs.training import Progress
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["fit_flows"]
+__all__ = ["Flows", "fit_flows"]
 
-FLOW: dict[str, Any] = {"sequence": "AD^4A", "kernel_width": "decreasing", "n_steps": 5}
+KINDS: tuple[dict[str, Any], ...] = (
+    {"sequence": "AD^4A", "kernel_width": "decreasing", "n_steps": 5},
+    {"sequence": "ADA", "ridge": 4.0},
+)
 _PATH = (1.4, 1.0, 0.7, 0.5)
+_NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels'
 _FULL_FLOW_ROWS = 3000  # on the CPU; beyond, a subset of control points
 _SUBSET = 1000
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """The levels of a path in a fold."""
+class Flows:
+    """The candidates, the fit that stands for all of them, and why they ended early if they did."""
 
+    candidates: list[Candidate]
+    first: FineMorphsRegressor
+    stopped: str
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The levels of a path in a fold, with the options of the flow."""
+
+    options: dict[str, Any]
     fold: int
     levels: list[Level]
 
     @property
-    def error(self) -> float:
-        """At the best level."""
-        return min(level.error for level in self.levels)
+    def best(self) -> Level:
+        """The level with the least error."""
+        return min(self.levels, key=lambda level: level.error)
 
     @property
     def stopped(self) -> str:
@@ -42,61 +61,88 @@ class _Walk:
         return stop_reason(self.levels[-1].fit)
 
 
-def fit_flows(
-    task: Task, response_warp: str, progress: Progress
-) -> tuple[Candidate, FineMorphsRegressor, str]:
-    """A fit for each fold at the best level, the first of them, and why they ended early."""
-    walks = _walks(task, _options(task) | {"response_warp": response_warp}, progress)
-    n_levels = min(len(w.levels) for w in walks)
-    out_of_fold = np.full((n_levels, *task.y.shape), np.nan)
-    for w in walks:
-        for level in range(n_levels):
-            out_of_fold[level, task.splits[w.fold][1]] = w.levels[level].prediction
-    level = int(np.argmin([task.error(o) for o in out_of_fold]))
-    fits = [w.levels[level].fit for w in walks]
-    warps = f"inputs {fits[0].input_warp}, response {response_warp}"
-    name = f"{fits[0].sequence_} ({warps}, {_PATH[level]} sigma)"
-    members = tuple(
-        Member(f"{name}, fold {w.fold + 1}", 1 / len(fits), fit.model_)
-        for w, fit in zip(walks, fits, strict=True)
-    )
-    return Candidate(name, out_of_fold[level], members), fits[0], walks[-1].stopped
+def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
+    """Flows with this warp of the response; ``to_beat`` is the kernels' error in the first fold."""
+    trials = _trials(task, response_warp, progress)
+    best = min(trials, key=lambda walk: walk.best.error)
+    stopped = trials[-1].stopped
+    if best.best.error > _HOPELESS * to_beat:
+        return Flows([], best.best.fit, stopped)
+    near = [
+        trial
+        for trial in trials
+        if trial.best.error <= _NEAR * best.best.error
+        and trial.options["input_warp"] == best.options["input_warp"]
+    ]
+    near.sort(key=lambda walk: walk.best.error)
+    candidates, firsts = [], []
+    for trial in near:
+        walks = [trial]
+        for fold in range(1, len(task.splits)):
+            if stopped:
+                break
+            path = _PATH[: len(trial.levels)]
+            walks.append(_walk(task, trial.options, fold, path, progress))
+            stopped = walks[-1].stopped
+        candidate, first = _candidate(task, walks)
+        candidates.append(candidate)
+        firsts.append(first)
+    return Flows(candidates, firsts[0], stopped)
 
 
-def _walks(task: Task, options: dict[str, Any], progress: Progress) -> list[_Walk]:
-    """All folds, with the warp of the inputs that does better in the first, as far as there."""
-    trials: dict[str, _Walk] = {}
-    for warp in task.input_warps:
-        trials[warp] = _walk_fold(task, options | {"input_warp": warp}, 0, _PATH, progress)
-        if trials[warp].stopped:
-            break
-    best = min(trials, key=lambda warp: trials[warp].error)
-    walks = [trials[best]]
-    options = options | {"input_warp": best}
-    for fold in range(1, len(task.splits)):
-        if any(w.stopped for w in trials.values()) or walks[-1].stopped:
-            break
-        walks.append(_walk_fold(task, options, fold, _PATH[: len(walks[0].levels)], progress))
-    return walks
+def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
+    """Paths in the first fold: the first kind with each warp of the inputs, then the others."""
+    trials: list[_Walk] = []
+
+    def add(kind: dict[str, Any], input_warp: str) -> None:
+        if not (trials and trials[-1].stopped):
+            warps = {"input_warp": input_warp, "response_warp": response_warp}
+            options = _options(task, kind) | warps
+            trials.append(_walk(task, options, 0, _PATH, progress))
+
+    for input_warp in task.input_warps:
+        add(KINDS[0], input_warp)
+    better = min(trials, key=lambda walk: walk.best.error).options["input_warp"]
+    if task.estimator._is_default("sequence"):
+        for kind in KINDS[1:]:
+            add(kind, better)
+    return trials
 
 
-def _walk_fold(
+def _walk(
     task: Task, options: dict[str, Any], fold: int, path: Sequence[float], progress: Progress
 ) -> _Walk:
     flow = task.estimator._twin(**options, max_time=task.clock.left())
     data = task.X, task.y, task.weights
-    levels = judged_walk(flow, data, task.splits[fold], path, whole=fold > 0)
-    result = _Walk(fold, levels)
+    walk = _Walk(options, fold, judged_walk(flow, data, task.splits[fold], path, whole=fold > 0))
     progress.say(
-        f"{levels[0].fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
-        f"{len(task.splits)}: {result.error**0.5:.4g} standard deviations held out."
+        f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
+        f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
-    return result
+    return walk
 
 
-def _options(task: Task) -> dict[str, Any]:
+def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsRegressor]:
+    """The fits of all folds at the best level, and the first of them."""
+    n_levels = min(len(walk.levels) for walk in walks)
+    out_of_fold = np.full((n_levels, *task.y.shape), np.nan)
+    for walk in walks:
+        for level in range(n_levels):
+            out_of_fold[level, task.splits[walk.fold][1]] = walk.levels[level].prediction
+    level = int(np.argmin([task.error(o) for o in out_of_fold]))
+    fits = [walk.levels[level].fit for walk in walks]
+    warps = f"inputs {fits[0].input_warp}, response {fits[0].response_warp}"
+    name = f"{fits[0].sequence_} ({warps}, {_PATH[level]} sigma)"
+    members = tuple(
+        Member(f"{name}, fold {walk.fold + 1}", 1 / len(fits), fit.model_)
+        for walk, fit in zip(walks, fits, strict=True)
+    )
+    return Candidate(name, out_of_fold[level], members), fits[0]
+
+
+def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:
     """What a flow is where the user has not said otherwise."""
-    options = {k: v for k, v in FLOW.items() if task.estimator._is_default(k)}
+    options = {k: v for k, v in kind.items() if task.estimator._is_default(k)}
     many = task.device.type == "cpu" and len(task.X) > _FULL_FLOW_ROWS
     if many and task.estimator.subset_size is None:
         options["subset_size"] = _SUBSET

@@ -54,10 +54,11 @@ class Task:
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self.clock = Clock(estimator.max_time)
 
-    def error(self, prediction: Array) -> float:
-        """Of predictions out of fold, over the rows that have one."""
+    def error(self, prediction: Array, rows: Array | slice = slice(None)) -> float:
+        """Of predictions out of fold, over those of the rows that have one."""
+        prediction, y, weights = prediction[rows], self.y[rows], self.weights[rows]
         known = ~np.isnan(prediction).any(1)
-        return mean_error(prediction[known], self.y[known], self.weights[known])
+        return mean_error(prediction[known], y[known], weights[known])
 
     def rmse(self, prediction: Array) -> list[float]:
         """Root mean squared error of each response in its units, over the same rows."""
