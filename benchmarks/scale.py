@@ -300,7 +300,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", help="of the Parquet files, kept; else a temporary one")
     parser.add_argument("--max-memory", default="2GB")
-    parser.add_argument("--tol", type=float, nargs="+", default=[1e-4, 1e-5])
+    parser.add_argument("--tol", type=float, nargs="+", default=[3e-4])
     parser.add_argument("--width", type=float, default=0.5)
     parser.add_argument("--controls", type=int, default=CONTROLS)
     parser.add_argument("--max-seconds", type=float, default=300.0, help="of a training")
