@@ -388,6 +388,22 @@ def test_decreases_are_smoothed():
     assert result.value < at_once.value
 
 
+def test_no_step_is_tried_beyond_the_bottom_of_a_parabola_that_ends_at_the_bound():
+    tried = []
+
+    def steep(x):  # a unit step along the gradient goes a thousand times too far
+        tried.append(float(x[0]))
+        return Point(float(100 * (x - 0.001).square().sum()), 200 * (x - 0.001))
+
+    start = torch.zeros(1).double()
+    result, _, _ = run(steep, start, max_iter=1, lower_bound=0.0)
+    assert tried == [0.0, pytest.approx(0.001)]
+    assert result.n_evaluations == 2
+    tried.clear()
+    run(steep, start, max_iter=1)
+    assert tried[1] == pytest.approx(1.0)
+
+
 def test_a_tolerance_of_zero_never_ends_it():
     result, _, _ = run(rosenbrock, torch.full((2,), -1.2).double(), max_iter=400)
     assert "tolerance" not in result.status

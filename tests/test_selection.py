@@ -33,7 +33,7 @@ def best(table):
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
     ridges, multiples, errors, folds = model.noise_path_.T
-    np.testing.assert_array_equal(np.unique(ridges), [0.25, 1, 4])
+    assert set(ridges) in ({0.25, 1}, {1, 4})
     for ridge in np.unique(ridges):
         walked = ridges == ridge
         np.testing.assert_array_equal(multiples[walked], PATH[: walked.sum()])

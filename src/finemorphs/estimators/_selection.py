@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
-_RIDGES = (1.0, 4.0, 0.25)
+_WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _FOLDS, _FOLD_ROWS = 3, 2000
 _HELD_OUT = 0.2
-_WORTH = 0.99  # a ridge or a warp has to lower the mean squared error to this share
+_WORTH = 0.99  # a ridge or a warp has to lower the mean squared error to this share,
+_SLIGHT = 1e-4  # and a warp by more than this share of the variance
 
 
 def _folds(n: int, rng: np.random.Generator) -> list[tuple[Array, Array]]:
@@ -45,16 +46,15 @@ def choose_noise(
 ) -> tuple[FineMorphsRegressor, Array]:
     """A twin trained on all rows to the best ridge and level, and the table of what was tried.
 
-    The ridge is tried at ``_RIDGES`` where it is left at its default, in the first fold; the
-    level is the best one over all folds. The columns of the table are the ridge, the multiple,
-    the error on rows held out, and the number of folds that it is a mean of. Where the search is
-    ended from outside, the twin is what it had reached, on the rows of a fold, and the table is
-    empty.
+    Where the ridge is left at its default, a second one is tried in the first fold: a weak one
+    if the error falls to the end of the path, else a strong one. The level is the best one over
+    all folds. The columns of the table are the ridge, the multiple, the error on rows held out,
+    and the number of folds that it is a mean of. Where the search is ended from outside, the
+    twin is what it had reached, on the rows of a fold, and the table is empty.
     """
     clock = Clock(estimator.max_time)
     first, *more = _folds(len(X), rng)
-    ridges = _RIDGES if estimator._is_default("ridge") else (estimator.ridge,)
-    errors: list[Array] = []
+    ridges, errors = [estimator.ridge], []
 
     def levels(ridge: Any, fold: tuple[Array, Array], path: Sequence[float]) -> list[Level]:
         tried = estimator._twin(ridge=ridge, max_time=clock.left())
@@ -65,6 +65,8 @@ def choose_noise(
         if stop_reason(found[-1].fit):
             return found[-1].fit, np.empty((0, 4))
         errors.append(np.array([level.error for level in found]))
+        if estimator._is_default("ridge") and len(ridges) == 1:
+            ridges.append(_WEAK if errors[0].argmin() == len(PATH) - 1 else _STRONG)
     best = min(range(len(ridges)), key=lambda r: errors[r].min() * (_WORTH if r == 0 else 1.0))
     for fold in more:
         found = levels(ridges[best], fold, PATH[: len(errors[best])])
@@ -124,7 +126,7 @@ def choose_warps(
             (twin,) = walk(quick, X[train], y[train], weights[train], [_QUICK_MULTIPLE])
             prediction = twin.model_.predict(X[test], engine, device)
             total += mean_error(prediction, y[test], weights[test])
-        return total
+        return total / len(folds)
 
     chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
     for name in chosen:
@@ -133,5 +135,6 @@ def choose_warps(
         fixed = {k: "none" if v == "auto" else v for k, v in chosen.items()}
         errors = {kind: error(**{**fixed, name: kind}) for kind in ("none", "quantile", "power")}
         best = min(errors, key=errors.__getitem__)
-        chosen[name] = best if errors[best] < _WORTH * errors["none"] else "none"
+        worth = errors[best] < min(_WORTH * errors["none"], errors["none"] - _SLIGHT)
+        chosen[name] = best if worth else "none"
     return chosen

@@ -31,6 +31,7 @@ def minimize(
     relative_tolerance: float = 0.0,
     absolute_tolerance: float = 0.0,
     smoothing: float = 0.0,
+    lower_bound: float = -math.inf,
     callback: Callable[[Iteration[E]], str | None] | None = None,
     past: Past | None = None,
 ) -> Result[E]:
@@ -53,6 +54,9 @@ def minimize(
         The decrease that is judged is ``smoothing`` times that of the iteration before (|f| at
         the start) plus ``1 - smoothing`` times the last one, so that one short step among long
         ones does not end it.
+    lower_bound : float
+        Of the function. A parabola with the slope of a step falls to its bottom within
+        ``2 (f - lower_bound) / |slope|``, so that no longer step is tried first.
     callback : callable, optional
         Called at each iteration; a sentence it returns ends the minimisation with that status.
     past : Past, optional
@@ -90,7 +94,9 @@ def minimize(
         if not slope < 0:
             status = "The gradient vanished." if slope == 0 else "The direction does not descend."
             return _result(point, current, iteration, n_evaluations, status, slope == 0)
-        step, candidate, accepted, spent = weak_wolfe(function, point, current, direction)
+        reach = 2 * (current.value - lower_bound) / -slope
+        first = min(1.0, reach) if reach > 0 else 1.0
+        step, candidate, accepted, spent = weak_wolfe(function, point, current, direction, first)
         n_evaluations += spent
         if accepted is None:
             if len(history):

@@ -197,6 +197,7 @@ class _Run:
             relative_tolerance=settings.tol,
             absolute_tolerance=floor if settings.tol > 0 else 0.0,
             smoothing=_SMOOTHING if settings.natural else 0.0,
+            lower_bound=0.0,
             callback=record,
             past=self._past,
         )

@@ -16,7 +16,7 @@ __all__ = ["fit_kernels"]
 
 _KERNEL_ROWS = 8000  # beyond, a sample of the rows; on a GPU as many as find memory
 _KERNEL_MATRICES = 8  # of pairs of rows, held at once
-_SCALES_ROWS = {"cpu": 1000, "cuda": 2500}
+_SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 
 
 def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
