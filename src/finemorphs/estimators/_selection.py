@@ -54,14 +54,15 @@ def choose_noise(
     """
     clock = Clock(estimator.max_time)
     first, *more = _folds(len(X), rng)
-    ridges, errors = [estimator.ridge], []
+    ridges: list[Any] = [estimator.ridge]
+    errors: list[Array] = []
 
     def levels(ridge: Any, fold: tuple[Array, Array], path: Sequence[float]) -> list[Level]:
         tried = estimator._twin(ridge=ridge, max_time=clock.left())
         return judged_walk(tried, (X, y, weights), fold, path, whole=fold is not first)
 
-    for ridge in ridges:
-        found = levels(ridge, first, PATH)
+    while len(errors) < len(ridges):
+        found = levels(ridges[-1], first, PATH)
         if stop_reason(found[-1].fit):
             return found[-1].fit, np.empty((0, 4))
         errors.append(np.array([level.error for level in found]))
