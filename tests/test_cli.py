@@ -24,6 +24,8 @@ from finemorphs.cli._app import make_app
 from finemorphs.cli._fit import _split
 from finemorphs.cli._look import PLOTS
 from finemorphs.cli._options import EstimatorOption, estimator_options
+from finemorphs.estimators import best
+from finemorphs.estimators.best import _flows
 from finemorphs.tables import Recipe, read_chunks, read_table
 
 FAST = ["--max-iter", "15", "--n-steps", "3", "--random-state", "0", "--engine", "reference"]
@@ -149,6 +151,20 @@ def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
     for kept in (*model.distance_.values(), *model.stationarity_.values()):
         assert f"{kept:.4g}" in text
     assert "from errors on 6 other rows" in text
+
+
+@pytest.mark.parametrize(("hopeless", "words"), [(np.inf, "first flow"), (0.0, "without weight")])
+def test_info_shows_the_members(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float, words: str
+) -> None:
+    monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
+    alike = lambda columns, y: np.full(columns.shape[1], 1 / columns.shape[1])  # noqa: E731
+    monkeypatch.setattr(best, "_simplex_least_squares", alike)
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    FineMorphsRegressor(preset="best", max_iter=2).fit(x, x[:, 0]).save(cwd / "m.st")
+    text = run("info", cwd / "m.st").stdout
+    assert "kernels (inputs none" in text
+    assert words in " ".join(text.split())
 
 
 def test_predict_adds_intervals_when_asked(fitted: Path) -> None:

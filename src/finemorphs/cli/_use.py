@@ -11,6 +11,7 @@ import numpy as np
 from finemorphs.cli._models import interval_columns, load_model, output_columns, outputs
 from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
+from finemorphs.estimators._members import KernelModel
 from finemorphs.exceptions import TableError
 from finemorphs.persistence import load
 from finemorphs.report import chosen_options
@@ -86,9 +87,11 @@ def describe_model(path: Path, screen: Screen) -> None:
         facts.append(("features", str(estimator.n_features_in_)))
     chosen = chosen_options(estimator).items()
     facts.append(("options", ", ".join(f"{name}={value}" for name, value in chosen) or "defaults"))
-    if len(estimator.members_) > 1:
+    flows = [m for m in estimator.members_ if not isinstance(m.model, KernelModel)]
+    if len(estimator.members_) > 1 or not flows:
         members = "; ".join(f"{m.name} ({m.weight:.3g})" for m in estimator.members_)
-        facts.append(("weighted mean of", f"{members} (below is the first)"))
+        below = "the first flow" if flows else "a flow for pictures, without weight"
+        facts.append(("weighted mean of", f"{members} (below is {below})"))
     facts += [
         ("noise", f"{estimator.noise_:.4g}"),
         ("parameters", str(estimator.model_.sequence.n_parameters)),
