@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import KFold, ShuffleSplit
 
 from finemorphs._typing import Array
 from finemorphs.engines import choose_engine
@@ -23,7 +24,7 @@ from finemorphs.training import estimate_noise
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["Clock", "Level", "judged_walk", "mean_error", "stop_reason", "walk"]
+__all__ = ["Clock", "Folds", "Level", "judged_walk", "mean_error", "stop_reason", "walk"]
 
 _TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
 _WORSE = 1.1  # times the least mean squared error of a path: the levels behind are not tried
@@ -45,6 +46,25 @@ class Clock:
     def left(self) -> float | None:
         """Seconds that a fit may take, None without a limit."""
         return None if self.max_time is None else max(self.max_time - self.seconds(), 1e-3)
+
+
+class Folds(NamedTuple):
+    """How rows are held out: ``small`` folds of up to ``up_to`` rows, else a share, drawn anew."""
+
+    small: int
+    up_to: int
+    large: int
+    held_out: float
+
+    def split(self, n: int, rng: np.random.Generator) -> list[tuple[Array, Array]]:
+        """Training and held-out rows of each fold of n rows."""
+        seed = int(rng.integers(2**31))
+        splitter = (
+            KFold(min(self.small, n), shuffle=True, random_state=seed)
+            if n <= self.up_to
+            else ShuffleSplit(self.large, test_size=self.held_out, random_state=seed)
+        )
+        return list(splitter.split(np.empty(n)))
 
 
 def mean_error(prediction: Array, y: Array, weights: Array) -> float:

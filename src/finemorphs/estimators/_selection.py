@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.model_selection import KFold, ShuffleSplit
 
 from finemorphs._typing import Array
-from finemorphs.engines import choose_engine
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Clock, Level, judged_walk, mean_error, stop_reason, walk
+from finemorphs.estimators._path import Clock, Folds, Level, judged_walk, stop_reason, walk
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -27,18 +25,9 @@ __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
-_FOLDS, _FOLD_ROWS = 3, 2000
-_HELD_OUT = 0.2
+_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
 _WORTH = 0.99  # a ridge or a warp has to lower the mean squared error to this share,
 _SLIGHT = 1e-4  # and a warp by more than this share of the variance
-
-
-def _folds(n: int, rng: np.random.Generator) -> list[tuple[Array, Array]]:
-    """Training and held-out rows: folds of a small table, one fifth of a large one."""
-    seed = int(rng.integers(2**31))
-    if n <= _FOLD_ROWS:
-        return list(KFold(_FOLDS, shuffle=True, random_state=seed).split(np.empty(n)))
-    return list(ShuffleSplit(1, test_size=_HELD_OUT, random_state=seed).split(np.empty(n)))
 
 
 def choose_noise(
@@ -53,7 +42,7 @@ def choose_noise(
     twin is what it had reached, on the rows of a fold, and the table is empty.
     """
     clock = Clock(estimator.max_time)
-    first, *more = _folds(len(X), rng)
+    first, *more = _FOLDS.split(len(X), rng)
     ridges: list[Any] = [estimator.ridge]
     errors: list[Array] = []
 
@@ -116,18 +105,16 @@ def choose_warps(
 ) -> dict[str, str]:
     """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
     clock = Clock(estimator.max_time)
-    folds = _folds(len(X), rng)
-    engine, device = choose_engine(estimator.engine, estimator.device)
+    splits = _FOLDS.split(len(X), rng)
     n_iterations = min(estimator.max_iter, _QUICK_ITERATIONS)
 
     def error(**warps: str) -> float:
         quick = estimator._twin(**warps, max_iter=n_iterations, max_time=clock.left())
-        total = 0.0
-        for train, test in folds:
-            (twin,) = walk(quick, X[train], y[train], weights[train], [_QUICK_MULTIPLE])
-            prediction = twin.model_.predict(X[test], engine, device)
-            total += mean_error(prediction, y[test], weights[test])
-        return total / len(folds)
+        walks = [
+            judged_walk(quick, (X, y, weights), fold, [_QUICK_MULTIPLE], whole=True)
+            for fold in splits
+        ]
+        return float(np.mean([level.error for (level,) in walks]))
 
     chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
     for name in chosen:

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.model_selection import KFold, ShuffleSplit
 
 from finemorphs._typing import Array
 from finemorphs.engines import choose_engine
 from finemorphs.estimators._data import merge
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._parameters import generator
-from finemorphs.estimators._path import Clock, mean_error
+from finemorphs.estimators._path import Clock, Folds, mean_error
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
 __all__ = ["Candidate", "Task"]
 
-_FOLDS, _FOLD_ROWS = 5, 5000
-_LARGE_FOLDS, _LARGE_HELD_OUT = 2, 0.1  # beyond _FOLD_ROWS
+_FOLDS = Folds(small=5, up_to=5000, large=2, held_out=0.1)
 _INPUT_WARPS = ("none", "quantile")
 _RESPONSE_WARPS = ("none", "power")
 
@@ -43,13 +41,7 @@ class Task:
         self.rng = generator(estimator.random_state)
         self.X, self.y, self.weights = merge(X, y, weights)
         self.engine, self.device = choose_engine(estimator.engine, estimator.device)
-        seed = int(self.rng.integers(2**31))
-        folds = (
-            KFold(min(_FOLDS, len(self.X)), shuffle=True, random_state=seed)
-            if len(self.X) <= _FOLD_ROWS
-            else ShuffleSplit(_LARGE_FOLDS, test_size=_LARGE_HELD_OUT, random_state=seed)
-        )
-        self.splits = list(folds.split(self.X))
+        self.splits = _FOLDS.split(len(self.X), self.rng)
         self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self.clock = Clock(estimator.max_time)
