@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.estimators import _path
-from finemorphs.estimators._path import judged_walk, mean_error, walk
+from finemorphs.estimators._path import Step, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares
 
@@ -47,16 +47,58 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
 
 
-@pytest.mark.parametrize(("whole", "n_levels"), [(False, 3), (True, 4)])
-def test_a_path_is_left_where_it_leads_away(whole, n_levels, table, monkeypatch):
+def _searched(errors, table, monkeypatch, **options):
+    """The steps of a search over four levels whose points have these errors."""
     x, y = table
-    errors = iter([1.0, 0.9, 1.0, 0.5])
-    monkeypatch.setattr(_path, "mean_error", lambda *_: next(errors))
+    left = iter(errors)
+    monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
     fold = np.arange(60), np.arange(60, 90)
-    data = x, y[:, None], np.ones(len(x))
-    levels = judged_walk(FineMorphsRegressor(**FAST), data, fold, [2.0, 1.4, 1.0, 0.7], whole=whole)
-    assert [level.error for level in levels] == [1.0, 0.9, 1.0, 0.5][:n_levels]
-    assert all(level.prediction.shape == (30, 1) for level in levels)
+    estimator = FineMorphsRegressor(**{**FAST, **options})
+    points = search(estimator, (x, y[:, None], np.ones(len(x))), fold, [2.0, 1.4, 1.0, 0.7])
+    assert [point.error for point in points] == errors[: len(points)]
+    assert all(point.prediction.shape == (30, 1) for point in points)
+    return [tuple(point.step) for point in points]
+
+
+def test_a_path_is_left_where_it_leads_away(table, monkeypatch):
+    steps = _searched([1.0, 0.9, 1.0, 0.5], table, monkeypatch)
+    assert steps == [(2.0, FAST["max_iter"]), (1.4, FAST["max_iter"]), (1.0, FAST["max_iter"])]
+
+
+def test_a_level_is_gone_on_with_while_the_error_falls(table, monkeypatch):
+    monkeypatch.setattr(_path, "_ITERATIONS", 2)
+    monkeypatch.setattr(_path, "_TOLERANCE", 0.0)
+    errors = [1.0, 0.9, 0.8, 0.799, 0.7, 0.71, 0.72]
+    steps = _searched(errors, table, monkeypatch, max_iter=30, tol=0.0)
+    # 0.8 is worth going on from 0.9, 0.799 is not; the first level has nothing to be judged by.
+    assert steps == [(2.0, 2), (1.4, 2), (1.4, 4), (1.4, 8), (1.0, 2), (1.0, 4), (0.7, 2)]
+
+
+def test_a_level_takes_no_more_than_max_iter(table, monkeypatch):
+    monkeypatch.setattr(_path, "_ITERATIONS", 2)
+    monkeypatch.setattr(_path, "_TOLERANCE", 0.0)
+    errors = [0.5**k for k in range(12)]
+    steps = _searched(errors, table, monkeypatch, max_iter=13, tol=0.0)
+    for level in (1.4, 1.0, 0.7):
+        assert [n for multiple, n in steps if multiple == level] == [2, 4]
+
+
+def test_a_level_that_is_converged_is_left(table, monkeypatch):
+    monkeypatch.setattr(_path, "_ITERATIONS", 2)
+    monkeypatch.setattr(_path, "_TOLERANCE", 1.0)  # every fit is at its end at once
+    steps = _searched([1.0, 0.5, 0.25, 0.12], table, monkeypatch, max_iter=30)
+    assert [multiple for multiple, _ in steps] == [2.0, 1.4, 1.0, 0.7]
+
+
+def test_steps_that_are_given_are_walked_to_the_end(table, monkeypatch):
+    x, y = table
+    errors = iter([1.0, 5.0, 9.0])
+    monkeypatch.setattr(_path, "mean_error", lambda *_: next(errors))
+    path = [Step(2.0, 3), Step(1.0, 2), Step(1.0, 4)]
+    data, fold = (x, y[:, None], np.ones(len(x))), (np.arange(60), np.arange(60, 90))
+    points = list(judged_walk(FineMorphsRegressor(**FAST), data, fold, path))
+    assert [point.step for point in points] == path
+    assert all(point.fit.n_iter_ <= point.step.iterations for point in points)
 
 
 @pytest.mark.parametrize("options", [{"noise": "cv"}, {"n_members": 50}, {"input_warp": "auto"}])
@@ -75,7 +117,8 @@ def test_cv_keeps_a_ridge_that_was_given(table):
 def test_each_level_begins_where_the_last_one_ended(table):
     x, y = table
     prototype = FineMorphsRegressor(**FAST)
-    fits = list(walk(prototype, x, y[:, None], np.ones(len(x)), [2.0, 1.0]))
+    path = [Step(2.0, FAST["max_iter"]), Step(1.0, FAST["max_iter"])]
+    fits = [fit for _, fit in walk(prototype, x, y[:, None], np.ones(len(x)), path)]
     alone = clone(prototype).set_params(noise=fits[1].noise_, tol=1e-4).fit(x, y)
     assert fits[1].history_["objective"][0] < alone.history_["objective"][0]
 

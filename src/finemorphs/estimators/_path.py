@@ -2,7 +2,8 @@
 
 The noise level and how far a fit is converged are one question: at a level that is too low a
 converged fit follows the noise. So models are trained along a falling path of levels, each from
-where the last one ended and to a coarse tolerance.
+where the last one ended and to a coarse tolerance. Where rows held out judge the fits, a level
+is gone on with, twice as long each time, as long as their error falls.
 
     sigma = multiple * sigma_0,   sigma_0 estimated as for "auto", multiples from the path
 """
@@ -10,7 +11,7 @@ where the last one ended and to a coarse tolerance.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,10 +25,21 @@ from finemorphs.training import estimate_noise
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["Clock", "Folds", "Level", "judged_walk", "mean_error", "stop_reason", "walk"]
+__all__ = [
+    "Clock",
+    "Folds",
+    "Point",
+    "Step",
+    "judged_walk",
+    "mean_error",
+    "search",
+    "stop_reason",
+    "walk",
+]
 
 _TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
-_WORSE = 1.1  # times the least mean squared error of a path: the levels behind are not tried
+_PAYS = 0.99  # times the mean squared error of the step before: the level is gone on with
+_WORSE = 1.1  # times the least one of a path: the levels behind are not tried
 
 _ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
 
@@ -81,34 +93,42 @@ def stop_reason(fitted: FineMorphsRegressor) -> str:
     return fitted.status_ if fitted.status_.startswith(outside) else ""
 
 
+class Step(NamedTuple):
+    """A part of a path: so many iterations at a multiple of the estimated noise level."""
+
+    multiple: float
+    iterations: int
+
+
 def walk(
-    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, path: Sequence[float]
-) -> Iterator[FineMorphsRegressor]:
-    """Fitted twins of an estimator at each level of a path, each from where the last one ended."""
+    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, path: Iterable[Step]
+) -> Iterator[tuple[Step, FineMorphsRegressor]]:
+    """Each step of a path with a fitted twin of the estimator, from where the last one ended."""
     clock = Clock(estimator.max_time)
     rng = np.random.default_rng(0)
     rows = prepare(X, y, weights, rng=rng, warps=estimator._warps())
     level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
     last = None
-    for multiple in path:
+    for step in path:
         twin = estimator._twin(
             **_ALONE,
-            noise=multiple * level.sigma,
+            noise=step.multiple * level.sigma,
             warm_start=True,
             tol=max(estimator.tol, _TOLERANCE),
-            max_iter=min(estimator.max_iter, _ITERATIONS),
+            max_iter=step.iterations,
             max_time=clock.left(),
         )
         if last is not None:
             twin.model_ = last.model_
         twin._fit(X, y, weights)
-        yield twin
+        yield step, twin
         last = twin
 
 
-class Level(NamedTuple):
-    """A fit of a path, what it predicts for the rows held out, and their mean squared error."""
+class Point(NamedTuple):
+    """The fit after a step, what it predicts for rows held out, and their mean squared error."""
 
+    step: Step
     fit: FineMorphsRegressor
     prediction: Array
     error: float
@@ -118,18 +138,43 @@ def judged_walk(
     estimator: FineMorphsRegressor,
     data: tuple[Array, Array, Array],
     fold: tuple[Array, Array],
-    path: Sequence[float],
-    *,
-    whole: bool,
-) -> list[Level]:
-    """The levels of a path in a fold, to where it leads away from the best one unless ``whole``."""
+    path: Iterable[Step],
+) -> Iterator[Point]:
+    """The points of a path in a fold, to where the training is ended from outside."""
     engine, device = choose_engine(estimator.engine, estimator.device)
     (X, y, weights), (train, test) = data, fold
-    levels: list[Level] = []
-    for fit in walk(estimator, X[train], y[train], weights[train], path):
+    for step, fit in walk(estimator, X[train], y[train], weights[train], path):
         prediction = fit.model_.predict(X[test], engine, device)
-        levels.append(Level(fit, prediction, mean_error(prediction, y[test], weights[test])))
-        away = levels[-1].error > _WORSE * min(level.error for level in levels)
-        if stop_reason(fit) or (away and not whole):
+        yield Point(step, fit, prediction, mean_error(prediction, y[test], weights[test]))
+        if stop_reason(fit):
             break
-    return levels
+
+
+def search(
+    estimator: FineMorphsRegressor,
+    data: tuple[Array, Array, Array],
+    fold: tuple[Array, Array],
+    multiples: Sequence[float],
+) -> list[Point]:
+    """The points of a path that is found on the way, to where it leads away from the best one."""
+    points: list[Point] = []
+    for point in judged_walk(estimator, data, fold, _steps(multiples, points, estimator.max_iter)):
+        points.append(point)
+        if point.error > _WORSE * min(p.error for p in points):
+            break
+    return points
+
+
+def _steps(multiples: Sequence[float], points: list[Point], max_iter: int) -> Iterator[Step]:
+    """A step at each level, and more of them, each twice as long, where they pay.
+
+    They do if the error has fallen in the last step, and the fit was not at its end.
+    """
+    for multiple in multiples:
+        taken, length = 0, min(_ITERATIONS, max_iter)
+        while taken + length <= max_iter:
+            yield Step(multiple, length)
+            taken, length = taken + length, 2 * length
+            *before, last = points
+            if not before or last.fit.converged_ or last.error > _PAYS * before[-1].error:
+                break

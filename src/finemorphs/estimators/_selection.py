@@ -8,14 +8,13 @@ at any level of noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Clock, Folds, Level, judged_walk, stop_reason, walk
+from finemorphs.estimators._path import Clock, Folds, Step, judged_walk, search, stop_reason, walk
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -37,46 +36,49 @@ def choose_noise(
 
     Where the ridge is left at its default, a second one is tried in the first fold: a weak one
     if the error falls to the end of the path, else a strong one. The level is the best one over
-    all folds. The columns of the table are the ridge, the multiple, the error on rows held out,
-    and the number of folds that it is a mean of. Where the search is ended from outside, the
-    twin is what it had reached, on the rows of a fold, and the table is empty.
+    all folds. The rows of the table are the steps, its columns the ridge, the multiple, the error
+    on rows held out, and the number of folds that it is a mean of. Where the search is ended from
+    outside, the twin is what it had reached, on the rows of a fold, and the table is empty.
     """
     clock = Clock(estimator.max_time)
+    data = X, y, weights
     first, *more = _FOLDS.split(len(X), rng)
     ridges: list[Any] = [estimator.ridge]
+    paths: list[list[Step]] = []
     errors: list[Array] = []
 
-    def levels(ridge: Any, fold: tuple[Array, Array], path: Sequence[float]) -> list[Level]:
-        tried = estimator._twin(ridge=ridge, max_time=clock.left())
-        return judged_walk(tried, (X, y, weights), fold, path, whole=fold is not first)
+    def twin(ridge: Any) -> FineMorphsRegressor:
+        return estimator._twin(ridge=ridge, max_time=clock.left())
 
-    while len(errors) < len(ridges):
-        found = levels(ridges[-1], first, PATH)
-        if stop_reason(found[-1].fit):
-            return found[-1].fit, np.empty((0, 4))
-        errors.append(np.array([level.error for level in found]))
+    while len(paths) < len(ridges):
+        points = search(twin(ridges[-1]), data, first, PATH)
+        if stop_reason(points[-1].fit):
+            return points[-1].fit, np.empty((0, 4))
+        paths.append([point.step for point in points])
+        errors.append(np.array([point.error for point in points]))
         if estimator._is_default("ridge") and len(ridges) == 1:
-            ridges.append(_WEAK if errors[0].argmin() == len(PATH) - 1 else _STRONG)
+            lowest = paths[0][errors[0].argmin()].multiple == PATH[-1]
+            ridges.append(_WEAK if lowest else _STRONG)
     best = min(range(len(ridges)), key=lambda r: errors[r].min() * (_WORTH if r == 0 else 1.0))
     for fold in more:
-        found = levels(ridges[best], fold, PATH[: len(errors[best])])
-        if stop_reason(found[-1].fit):
-            return found[-1].fit, np.empty((0, 4))
-        errors[best] += [level.error for level in found]
+        points = list(judged_walk(twin(ridges[best]), data, fold, paths[best]))
+        if stop_reason(points[-1].fit):
+            return points[-1].fit, np.empty((0, 4))
+        errors[best] += [point.error for point in points]
     errors[best] /= 1 + len(more)
-    chosen = estimator._twin(ridge=ridges[best], max_time=clock.left())
     evaluations = 0
-    for twin in walk(chosen, X, y, weights, PATH[: errors[best].argmin() + 1]):
-        evaluations += twin.n_evaluations_
-        if stop_reason(twin):
+    to_the_best = paths[best][: errors[best].argmin() + 1]
+    for _, fit in walk(twin(ridges[best]), X, y, weights, to_the_best):
+        evaluations += fit.n_evaluations_
+        if stop_reason(fit):
             break
-    twin.n_evaluations_ = evaluations
+    fit.n_evaluations_ = evaluations
     table = [
-        (float(np.mean(ridges[r])), multiple, error, 1 + len(more) if r == best else 1)
-        for r, column in enumerate(errors)
-        for multiple, error in zip(PATH, column, strict=False)
+        (float(np.mean(ridges[r])), step.multiple, error, 1 + len(more) if r == best else 1)
+        for r, path in enumerate(paths)
+        for step, error in zip(path, errors[r], strict=True)
     ]
-    return twin, np.array(table)
+    return fit, np.array(table)
 
 
 def fit_members(
@@ -106,15 +108,12 @@ def choose_warps(
     """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
     clock = Clock(estimator.max_time)
     splits = _FOLDS.split(len(X), rng)
-    n_iterations = min(estimator.max_iter, _QUICK_ITERATIONS)
+    step = Step(_QUICK_MULTIPLE, min(estimator.max_iter, _QUICK_ITERATIONS))
 
     def error(**warps: str) -> float:
-        quick = estimator._twin(**warps, max_iter=n_iterations, max_time=clock.left())
-        walks = [
-            judged_walk(quick, (X, y, weights), fold, [_QUICK_MULTIPLE], whole=True)
-            for fold in splits
-        ]
-        return float(np.mean([level.error for (level,) in walks]))
+        quick = estimator._twin(**warps, max_time=clock.left())
+        walks = (judged_walk(quick, (X, y, weights), fold, [step]) for fold in splits)
+        return float(np.mean([point.error for walk in walks for point in walk]))
 
     chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
     for name in chosen:

@@ -7,14 +7,13 @@ other folds too if it is near the best one, and if that is not hopeless beside t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Level, judged_walk, stop_reason
+from finemorphs.estimators._path import Point, Step, judged_walk, search, stop_reason
 from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.training import Progress
 
@@ -29,8 +28,9 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 _PATH = (1.4, 1.0, 0.7, 0.5)
 _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels'
-_FULL_FLOW_ROWS = 3000  # on the CPU; beyond, a subset of control points
-_SUBSET = 1000
+# Up to so many rows all are control points; beyond, a subset of them.
+_FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
+_SUBSET = {"cpu": 1000, "cuda": 5000}
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Flows:
 
 @dataclass(frozen=True)
 class _Walk:
-    """The levels of a path in a fold, with the options of the flow."""
+    """The points of a path in a fold, with the options of the flow."""
 
     options: dict[str, Any]
     fold: int
-    levels: list[Level]
+    points: list[Point]
 
     @property
-    def best(self) -> Level:
-        """The level with the least error."""
-        return min(self.levels, key=lambda level: level.error)
+    def best(self) -> Point:
+        """The point with the least error."""
+        return min(self.points, key=lambda point: point.error)
 
     @property
     def stopped(self) -> str:
         """Why the path was left early, if it was."""
-        return stop_reason(self.levels[-1].fit)
+        return stop_reason(self.points[-1].fit)
 
 
 def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
@@ -81,7 +81,7 @@ def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress
         for fold in range(1, len(task.splits)):
             if stopped:
                 break
-            path = _PATH[: len(trial.levels)]
+            path = [point.step for point in trial.points]
             walks.append(_walk(task, trial.options, fold, path, progress))
             stopped = walks[-1].stopped
         candidate, first = _candidate(task, walks)
@@ -98,7 +98,7 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
         if not (trials and trials[-1].stopped):
             warps = {"input_warp": input_warp, "response_warp": response_warp}
             options = _options(task, kind) | warps
-            trials.append(_walk(task, options, 0, _PATH, progress))
+            trials.append(_walk(task, options, 0, None, progress))
 
     for input_warp in task.input_warps:
         add(KINDS[0], input_warp)
@@ -110,11 +110,14 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
 
 
 def _walk(
-    task: Task, options: dict[str, Any], fold: int, path: Sequence[float], progress: Progress
+    task: Task, options: dict[str, Any], fold: int, path: list[Step] | None, progress: Progress
 ) -> _Walk:
+    """A path in a fold, found on the way where it is not given."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
     data = task.X, task.y, task.weights
-    walk = _Walk(options, fold, judged_walk(flow, data, task.splits[fold], path, whole=fold > 0))
+    rows = task.splits[fold]
+    found = search(flow, data, rows, _PATH) if path is None else judged_walk(flow, data, rows, path)
+    walk = _Walk(options, fold, list(found))
     progress.say(
         f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
@@ -123,27 +126,27 @@ def _walk(
 
 
 def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsRegressor]:
-    """The fits of all folds at the best level, and the first of them."""
-    n_levels = min(len(walk.levels) for walk in walks)
-    out_of_fold = np.full((n_levels, *task.y.shape), np.nan)
+    """The fits of all folds at the best point, and the first of them."""
+    n_points = min(len(walk.points) for walk in walks)
+    out_of_fold = np.full((n_points, *task.y.shape), np.nan)
     for walk in walks:
-        for level in range(n_levels):
-            out_of_fold[level, task.splits[walk.fold][1]] = walk.levels[level].prediction
-    level = int(np.argmin([task.error(o) for o in out_of_fold]))
-    fits = [walk.levels[level].fit for walk in walks]
+        for k in range(n_points):
+            out_of_fold[k, task.splits[walk.fold][1]] = walk.points[k].prediction
+    best = int(np.argmin([task.error(o) for o in out_of_fold]))
+    fits = [walk.points[best].fit for walk in walks]
     warps = f"inputs {fits[0].input_warp}, response {fits[0].response_warp}"
-    name = f"{fits[0].sequence_} ({warps}, {_PATH[level]} sigma)"
+    name = f"{fits[0].sequence_} ({warps}, {walks[0].points[best].step.multiple} sigma)"
     members = tuple(
         Member(f"{name}, fold {walk.fold + 1}", 1 / len(fits), fit.model_)
         for walk, fit in zip(walks, fits, strict=True)
     )
-    return Candidate(name, out_of_fold[level], members), fits[0]
+    return Candidate(name, out_of_fold[best], members), fits[0]
 
 
 def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:
     """What a flow is where the user has not said otherwise."""
     options = {k: v for k, v in kind.items() if task.estimator._is_default(k)}
-    many = task.device.type == "cpu" and len(task.X) > _FULL_FLOW_ROWS
-    if many and task.estimator.subset_size is None:
-        options["subset_size"] = _SUBSET
+    device = task.device.type
+    if len(task.X) > _FULL_FLOW_ROWS[device] and task.estimator.subset_size is None:
+        options["subset_size"] = _SUBSET[device]
     return options
