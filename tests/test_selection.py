@@ -47,14 +47,15 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
 
 
-def _searched(errors, table, monkeypatch, **options):
+def _searched(errors, table, monkeypatch, most=1000, **options):
     """The steps of a search over four levels whose points have these errors."""
     x, y = table
     left = iter(errors)
     monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
     fold = np.arange(60), np.arange(60, 90)
     estimator = FineMorphsRegressor(**{**FAST, **options})
-    points = search(estimator, (x, y[:, None], np.ones(len(x))), fold, [2.0, 1.4, 1.0, 0.7])
+    data, multiples = (x, y[:, None], np.ones(len(x))), [2.0, 1.4, 1.0, 0.7]
+    points = search(estimator, data, fold, multiples, most=most)
     assert [point.error for point in points] == errors[: len(points)]
     assert all(point.prediction.shape == (30, 1) for point in points)
     return [tuple(point.step) for point in points]
@@ -74,11 +75,12 @@ def test_a_level_is_gone_on_with_while_the_error_falls(table, monkeypatch):
     assert steps == [(2.0, 2), (1.4, 2), (1.4, 4), (1.4, 8), (1.0, 2), (1.0, 4), (0.7, 2)]
 
 
-def test_a_level_takes_no_more_than_max_iter(table, monkeypatch):
+@pytest.mark.parametrize(("most", "max_iter"), [(1000, 13), (13, 30)])
+def test_a_level_takes_no_more_iterations_than_it_may(most, max_iter, table, monkeypatch):
     monkeypatch.setattr(_path, "_ITERATIONS", 2)
     monkeypatch.setattr(_path, "_TOLERANCE", 0.0)
     errors = [0.5**k for k in range(12)]
-    steps = _searched(errors, table, monkeypatch, max_iter=13, tol=0.0)
+    steps = _searched(errors, table, monkeypatch, most, max_iter=max_iter, tol=0.0)
     for level in (1.4, 1.0, 0.7):
         assert [n for multiple, n in steps if multiple == level] == [2, 4]
 

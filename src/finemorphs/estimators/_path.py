@@ -3,7 +3,7 @@
 The noise level and how far a fit is converged are one question: at a level that is too low a
 converged fit follows the noise. So models are trained along a falling path of levels, each from
 where the last one ended and to a coarse tolerance. Where rows held out judge the fits, a level
-is gone on with, twice as long each time, as long as their error falls.
+may be gone on with, twice as long each time, as long as their error falls.
 
     sigma = multiple * sigma_0,   sigma_0 estimated as for "auto", multiples from the path
 """
@@ -155,24 +155,29 @@ def search(
     data: tuple[Array, Array, Array],
     fold: tuple[Array, Array],
     multiples: Sequence[float],
+    most: int = _ITERATIONS,
 ) -> list[Point]:
-    """The points of a path that is found on the way, to where it leads away from the best one."""
+    """The points of a path that is found on the way, to where it leads away from the best one.
+
+    A level takes ``most`` iterations at most, and no more than the estimator's ``max_iter``.
+    """
     points: list[Point] = []
-    for point in judged_walk(estimator, data, fold, _steps(multiples, points, estimator.max_iter)):
+    steps = _steps(multiples, points, min(most, estimator.max_iter))
+    for point in judged_walk(estimator, data, fold, steps):
         points.append(point)
         if point.error > _WORSE * min(p.error for p in points):
             break
     return points
 
 
-def _steps(multiples: Sequence[float], points: list[Point], max_iter: int) -> Iterator[Step]:
+def _steps(multiples: Sequence[float], points: list[Point], most: int) -> Iterator[Step]:
     """A step at each level, and more of them, each twice as long, where they pay.
 
     They do if the error has fallen in the last step, and the fit was not at its end.
     """
     for multiple in multiples:
-        taken, length = 0, min(_ITERATIONS, max_iter)
-        while taken + length <= max_iter:
+        taken, length = 0, min(_ITERATIONS, most)
+        while taken + length <= most:
             yield Step(multiple, length)
             taken, length = taken + length, 2 * length
             *before, last = points

@@ -51,7 +51,7 @@ def choose_noise(
         return estimator._twin(ridge=ridge, max_time=clock.left())
 
     while len(paths) < len(ridges):
-        points = search(twin(ridges[-1]), data, first, PATH)
+        points = search(twin(ridges[-1]), data, first, PATH, most=estimator.max_iter)
         if stop_reason(points[-1].fit):
             return points[-1].fit, np.empty((0, 4))
         paths.append([point.step for point in points])
