@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -198,6 +200,25 @@ def test_flows_are_fitted_in_all_folds_where_they_promise_something(
     assert (sorted(found, reverse=True) == flows) if isinstance(flows, list) else len(found) == 1
     assert names.count("kernels") == 2
     assert model.transform(table[0]).shape == (90, 3)
+
+
+@pytest.mark.parametrize(
+    ("device", "rows", "given", "subset"),
+    [
+        ("cpu", 3000, None, None),
+        ("cpu", 3001, None, 1000),
+        ("cpu", 3001, 50, None),
+        ("cuda", 50_000, None, None),
+        ("cuda", 50_001, None, 5000),
+    ],
+)
+def test_flows_of_many_rows_have_fewer_control_points(device, rows, given, subset):
+    """A subset that the user has given is left alone."""
+    estimator = FineMorphsRegressor(preset="best", subset_size=given)
+    task = SimpleNamespace(
+        estimator=estimator, X=np.empty((rows, 1)), device=SimpleNamespace(type=device)
+    )
+    assert _flows._options(task, {"sequence": "ADA"}).get("subset_size") == subset
 
 
 def test_best_has_only_the_sequence_that_was_given(table):

@@ -138,7 +138,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_steps, 4)
+    noise_path_ : ndarray of shape (n_rows, 4)
         With ``noise="cv"``, a row a step: the ridge, the multiple of the estimated sigma, the
         mean squared error on rows held out, as a share of the variance, and over how many folds.
         A level that was gone on with has several rows. The ridge and the steps are chosen in
