@@ -145,7 +145,15 @@ def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
     text = run("info", fitted / "m.st").stdout
     assert "options" in text
     assert "max_iter=15, " in text
-    for words in ("ADA", "A0", "6 -> 6", "D1", "0.5", "54 rows of train.csv", "training RMSE"):
+    for words in (
+        "ADA",
+        "A0",
+        "6 -> 6",
+        "D1",
+        "Matern-3, width 0.5",
+        "54 rows of train.csv",
+        "training RMSE",
+    ):
         assert words in text
     model = finemorphs.load(fitted / "m.st")
     for kept in (*model.distance_.values(), *model.stationarity_.values()):

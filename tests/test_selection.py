@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
-from finemorphs.estimators import _path
+from finemorphs.estimators import _path, _selection
 from finemorphs.estimators._path import Step, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares
@@ -34,19 +34,62 @@ def best(table):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    ridges, multiples, errors, folds = model.noise_path_.T
-    assert set(ridges) in ({0.25, 1}, {1, 4})
-    for ridge in np.unique(ridges):
-        walked = ridges == ridge
+    orders, ridges, multiples, errors, folds = model.noise_path_.T
+    trials = list(dict.fromkeys(zip(orders, ridges, strict=True)))
+    assert trials[:2] == [(3, 1), (1, 1)]
+    assert len(trials) > 2
+    assert set(trials[2:]) <= {(order, ridge) for order in (1, 3) for ridge in (0.25, 4)}
+    for order, ridge in trials:
+        walked = (orders == order) & (ridges == ridge)
         np.testing.assert_array_equal(multiples[walked], PATH[: walked.sum()])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
-    kept = folds == 3
+    kept = folds == 2
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
-    assert {a.ridge for a in model.model_.sequence.affines} == set(ridges[kept])
-    assert len(set(ridges[kept])) == 1
+    sequence = model.model_.sequence
+    chosen = {(d.kernel.order, a.ridge) for d in sequence.diffeos for a in sequence.affines}
+    assert chosen == set(zip(orders[kept], ridges[kept], strict=True))
+    assert len(chosen) == 1
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+def test_a_path_of_an_older_file_has_the_order_that_was_given(table, tmp_path):
+    model = FineMorphsRegressor(noise="cv", kernel_order=2, **FAST).fit(*table)
+    path = model.noise_path_
+    model.noise_path_ = path[:, 1:].copy()
+    model.save(tmp_path / "m.fm")
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, path)
+
+
+@pytest.mark.parametrize(
+    ("options", "orders", "ridges"),
+    [
+        ({"ridge": 0.5}, {1, 3}, [{0.5}]),
+        ({"kernel_order": 2}, {2}, [{1, 4}, {1, 0.25}]),
+        ({"ridge": [2.0, 4.0], "kernel_order": 4}, {4}, [{3}]),
+        ({"kernel": "gaussian"}, {3}, [{1, 4}, {1, 0.25}]),
+    ],
+)
+def test_cv_keeps_what_was_given(options, orders, ridges, table):
+    model = FineMorphsRegressor(noise="cv", **options, **FAST).fit(*table)
+    assert set(model.noise_path_[:, 0]) == orders
+    assert set(model.noise_path_[:, 1]) in ridges
+
+
+@pytest.mark.parametrize(("near", "trials"), [(np.inf, 4), (1.0, 3)])
+def test_cv_tries_ridges_with_kernels_that_are_near_the_best(near, trials, table, monkeypatch):
+    monkeypatch.setattr(_selection, "_NEAR", near)
+    model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
+    assert len({tuple(row) for row in model.noise_path_[:, :2]}) == trials
+
+
+def test_cv_follows_a_rough_response_with_a_rough_kernel():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (400, 1))
+    y = np.abs((8 * x[:, 0]) % 2 - 1) + 0.01 * rng.standard_normal(400)
+    model = FineMorphsRegressor(noise="cv", n_steps=5, random_state=0).fit(x, y)
+    assert model.model_.sequence.diffeos[0].kernel.order == 1
 
 
 def _searched(errors, table, monkeypatch, most=1000, **options):
@@ -111,11 +154,6 @@ def test_the_time_limit_is_one_of_the_whole_search(options, table):
     assert "time limit" in model.status_
     assert len(model.members_) < 50
     assert np.isfinite(model.predict(table[0])).all()
-
-
-def test_cv_keeps_a_ridge_that_was_given(table):
-    model = FineMorphsRegressor(noise="cv", ridge=0.5, **FAST).fit(*table)
-    assert set(model.noise_path_[:, 0]) == {0.5}
 
 
 def test_each_level_begins_where_the_last_one_ended(table):

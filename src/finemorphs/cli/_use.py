@@ -120,7 +120,7 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
             [
                 module.name,
                 f"{module.d_in} -> {module.d_out}",
-                "" if kernel is None else f"{kernel.width:g}",
+                "" if kernel is None else str(kernel),
                 str(getattr(module, "n_steps", "")),
                 str(getattr(module, "n_controls", "")),
                 f"{module.ridge:g}" if kernel is None else "",
@@ -128,7 +128,7 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
                 *(f"{of[module.name]:.4g}" if module.name in of else "" for of in kept),
             ]
         )
-    header = ["module", "dimensions", "width", "steps", "control points", "ridge", "numbers"]
+    header = ["module", "dimensions", "kernel", "steps", "control points", "ridge", "numbers"]
     return [*header, "distance", "gradient"], rows
 
 

@@ -1,20 +1,30 @@
-"""Choices made inside the training data: noise level and ridge, warps; and several starts.
+"""Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
 ``noise="cv"``: fits along a path of noise levels (:mod:`._path`) are judged on rows held out, and
-the model that is kept walks the same path to the best level. With the level goes the ridge:
-where the first affine module may grow, it spreads the rows apart until each is fitted by itself,
-at any level of noise.
+the model that is kept walks the same path to the best level. With the level go the kernel's order
+and the ridge: where the first affine module may grow, it spreads the rows apart until each is
+fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Clock, Folds, Step, judged_walk, search, stop_reason, walk
+from finemorphs.estimators._path import (
+    Clock,
+    Folds,
+    Point,
+    Step,
+    judged_walk,
+    search,
+    stop_reason,
+    walk,
+)
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -22,63 +32,113 @@ if TYPE_CHECKING:
 __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
-_WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
+_ROUGH = 1  # the order of the kernel that is tried beside the default
+_WEAK, _STRONG = 0.25, 4.0  # ridges, of which one is tried beside the default
+_NEAR = 1.05  # mean squared error of a kernel, relative to the best, with which ridges are tried
+_MOST = 300  # iterations of a level
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
-_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
-_WORTH = 0.99  # a ridge or a warp has to lower the mean squared error to this share,
+_FOLDS = Folds(small=5, up_to=2000, large=1, held_out=0.2)
+_N_FOLDS = 2  # of these are used at most
+_WARP_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
+_WORTH = 0.99  # what is chosen has to lower the mean squared error to this share,
 _SLIGHT = 1e-4  # and a warp by more than this share of the variance
+
+
+class _EndedError(Exception):
+    """The search was ended from outside; with the fit that it had reached."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Parameters in place of the estimator's, and the points of their path in the first fold."""
+
+    options: dict[str, Any]
+    points: list[Point]
+
+    @property
+    def best(self) -> Point:
+        """The point with the least error."""
+        return min(self.points, key=lambda point: point.error)
 
 
 def choose_noise(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
 ) -> tuple[FineMorphsRegressor, Array]:
-    """A twin trained on all rows to the best ridge and level, and the table of what was tried.
+    """A twin trained on all rows to the best kernel, ridge and level, and what was tried.
 
-    Where the ridge is left at its default, a second one is tried in the first fold: a weak one
-    if the error falls to the end of the path, else a strong one. The level is the best one over
-    all folds. The rows of the table are the steps, its columns the ridge, the multiple, the error
-    on rows held out, and the number of folds that it is a mean of. Where the search is ended from
-    outside, the twin is what it had reached, on the rows of a fold, and the table is empty.
+    In the first fold a rough kernel is tried beside the default one, then another ridge with the
+    better of them, or with both if they are near; what the user has given stays. The level is the
+    best one over all folds. The rows of the table are the steps, its columns the kernel's order,
+    the ridge, the multiple, the error on rows held out, and the number of folds that it is a mean
+    of. Where the search is ended from outside, the twin is what it had reached, on the rows of a
+    fold, and the table is empty.
     """
     clock = Clock(estimator.max_time)
     data = X, y, weights
-    first, *more = _FOLDS.split(len(X), rng)
-    ridges: list[Any] = [estimator.ridge]
-    paths: list[list[Step]] = []
-    errors: list[Array] = []
+    first, *more = _FOLDS.split(len(X), rng)[:_N_FOLDS]
 
-    def twin(ridge: Any) -> FineMorphsRegressor:
-        return estimator._twin(ridge=ridge, max_time=clock.left())
+    def twin(options: dict[str, Any]) -> FineMorphsRegressor:
+        return estimator._twin(**options, max_time=clock.left())
 
-    while len(paths) < len(ridges):
-        points = search(twin(ridges[-1]), data, first, PATH, most=estimator.max_iter)
-        if stop_reason(points[-1].fit):
-            return points[-1].fit, np.empty((0, 4))
-        paths.append([point.step for point in points])
-        errors.append(np.array([point.error for point in points]))
-        if estimator._is_default("ridge") and len(ridges) == 1:
-            lowest = paths[0][errors[0].argmin()].multiple == PATH[-1]
-            ridges.append(_WEAK if lowest else _STRONG)
-    best = min(range(len(ridges)), key=lambda r: errors[r].min() * (_WORTH if r == 0 else 1.0))
-    for fold in more:
-        points = list(judged_walk(twin(ridges[best]), data, fold, paths[best]))
-        if stop_reason(points[-1].fit):
-            return points[-1].fit, np.empty((0, 4))
-        errors[best] += [point.error for point in points]
-    errors[best] /= 1 + len(more)
+    def attempt(options: dict[str, Any]) -> _Trial:
+        return _Trial(options, _whole(search(twin(options), data, first, PATH, most=_MOST)))
+
+    try:
+        trials = [attempt({})]
+        if estimator.kernel == "matern" and estimator._is_default("kernel_order"):
+            trials.append(attempt({"kernel_order": _ROUGH}))
+        if estimator._is_default("ridge"):
+            near = _NEAR * min(trial.best.error for trial in trials)
+            hopeful = [trial for trial in trials if trial.best.error <= near]
+            trials += [attempt(trial.options | {"ridge": _other_ridge(trial)}) for trial in hopeful]
+        chosen = _chosen(trials)
+        path = [point.step for point in chosen.points]
+        errors = np.array([point.error for point in chosen.points])
+        for fold in more:
+            points = _whole(list(judged_walk(twin(chosen.options), data, fold, path)))
+            errors += [point.error for point in points]
+    except _EndedError as ended:
+        return ended.args[0], np.empty((0, 5))
+    errors /= 1 + len(more)
     evaluations = 0
-    to_the_best = paths[best][: errors[best].argmin() + 1]
-    for _, fit in walk(twin(ridges[best]), X, y, weights, to_the_best):
+    for _, fit in walk(twin(chosen.options), X, y, weights, path[: errors.argmin() + 1]):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break
     fit.n_evaluations_ = evaluations
     table = [
-        (float(np.mean(ridges[r])), step.multiple, error, 1 + len(more) if r == best else 1)
-        for r, path in enumerate(paths)
-        for step, error in zip(path, errors[r], strict=True)
+        (
+            trial.options.get("kernel_order", estimator.kernel_order),
+            float(np.mean(trial.options.get("ridge", estimator.ridge))),
+            point.step.multiple,
+            errors[k] if trial is chosen else point.error,
+            1 + len(more) if trial is chosen else 1,
+        )
+        for trial in trials
+        for k, point in enumerate(trial.points)
     ]
-    return fit, np.array(table)
+    return fit, np.array(table, dtype=float)
+
+
+def _whole(points: list[Point]) -> list[Point]:
+    """The points of a path that was not ended from outside."""
+    if stop_reason(points[-1].fit):
+        raise _EndedError(points[-1].fit)
+    return points
+
+
+def _chosen(trials: list[_Trial]) -> _Trial:
+    """The last trial that was worth more than the best one before it."""
+    best = trials[0]
+    for trial in trials[1:]:
+        if trial.best.error < _WORTH * best.best.error:
+            best = trial
+    return best
+
+
+def _other_ridge(trial: _Trial) -> float:
+    """A weak one if the error falls to the end of the path, else a strong one."""
+    return _WEAK if trial.best.step.multiple == PATH[-1] else _STRONG
 
 
 def fit_members(
@@ -107,7 +167,7 @@ def choose_warps(
 ) -> dict[str, str]:
     """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
     clock = Clock(estimator.max_time)
-    splits = _FOLDS.split(len(X), rng)
+    splits = _WARP_FOLDS.split(len(X), rng)
     step = Step(_QUICK_MULTIPLE, min(estimator.max_iter, _QUICK_ITERATIONS))
 
     def error(**warps: str) -> float:

@@ -112,8 +112,7 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
         check_tensor(tensors, "residual", (n_responses,), torch.float64)
         estimator.residual_ = tensors["residual"].numpy()
     if "noise_path" in tensors:
-        check_tensor(tensors, "noise_path", (len(tensors["noise_path"]), 4), torch.float64)
-        estimator.noise_path_ = tensors["noise_path"].numpy()
+        estimator.noise_path_ = _restore_noise_path(tensors, estimator.kernel_order)
     if is_classifier(estimator):
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_responses)
     elif field(fitted, "_n_response_axes", int) not in ((1, 2) if n_responses == 1 else (2,)):
@@ -168,6 +167,15 @@ def _restore_member(
     if len(model.y_scaling.mean) != len(first.y_scaling.mean):
         raise ValueError(f"member {place} predicts another number of responses than the first")
     return model
+
+
+def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
+    """The path of noise levels; in older files, without the kernel's order, which was one."""
+    path = tensors["noise_path"]
+    is_older = path.shape[1:] == (4,)
+    wanted = (*path.shape[:1], 4 if is_older else 5)
+    check_tensor(tensors, "noise_path", wanted, torch.float64)
+    return np.insert(path.numpy(), 0, kernel_order, axis=1) if is_older else path.numpy()
 
 
 def _restore_scores(tensors: dict[str, Tensor], n_responses: int) -> Array:

@@ -58,8 +58,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate. "paper" is the
         same, but never asks for a mean squared error under 0.01 in the units of y. "cv" goes
-        down a path of levels, with a second ridge where that is left at its default, and takes
-        the level, and the iterations at it, that predict rows held out best.
+        down a path of levels, with a rough kernel and another ridge beside the given ones where
+        these are left at their defaults, and takes what predicts rows held out best: kernel,
+        ridge, level, and the iterations at it.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -138,11 +139,11 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_rows, 4)
-        With ``noise="cv"``, a row a step: the ridge, the multiple of the estimated sigma, the
-        mean squared error on rows held out, as a share of the variance, and over how many folds.
-        A level that was gone on with has several rows. The ridge and the steps are chosen in
-        the first fold, the best step over all of them.
+    noise_path_ : ndarray of shape (n_rows, 5)
+        With ``noise="cv"``, a row a step: the kernel's order, the ridge, the multiple of the
+        estimated sigma, the mean squared error on rows held out, as a share of the variance, and
+        over how many folds. A level that was gone on with has several rows. Kernel, ridge and
+        steps are chosen in the first fold, the best step over all of them.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold and their weight, the
         numbers that the model holds, and the kernel evaluations that a prediction takes.

@@ -102,11 +102,10 @@ def measures_of(estimator: Any, X: ArrayLike) -> list[Measure]:
     for module in estimator.model_.sequence.modules:
         place = {"name": module.name, "d_in": module.d_in, "d_out": module.d_out}
         if isinstance(module, Diffeo):
-            width, steps = module.kernel.width, module.n_steps
             measure = Measure(
                 **place,
                 kind="diffeomorphism",
-                details=f"width {width:g}, {steps} steps",
+                details=f"{module.kernel}, {module.n_steps} steps",
                 displacement=_quantiles(moved[module.name]),
                 volume=np.exp(_quantiles(grown[module.name])),
             )
