@@ -161,6 +161,18 @@ def test_info_shows_the_modules_and_the_training(fitted: Path) -> None:
     assert "from errors on 6 other rows" in text
 
 
+def test_info_shows_what_was_tried_for_the_noise(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    model = FineMorphsRegressor(noise="cv", max_iter=3, n_steps=2, random_state=0).fit(x, x[:, 0])
+    model.save(tmp_path / "m.st")
+    lines = run("info", tmp_path / "m.st").stdout.splitlines()
+    header = next(i for i, line in enumerate(lines) if "error held out" in line)
+    shown = [[float(word) for word in line.split()] for line in lines[header + 1 :]]
+    expected = model.noise_path_.copy()
+    expected[:, 3] **= 0.5
+    np.testing.assert_allclose(shown, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize(("hopeless", "words"), [(np.inf, "first flow"), (0.0, "without weight")])
 def test_info_shows_the_members(
     cwd: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float, words: str

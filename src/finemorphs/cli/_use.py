@@ -108,6 +108,9 @@ def describe_model(path: Path, screen: Screen) -> None:
     if len(history["round"]):
         screen.say("")
         screen.columns(*_rounds(history), always=True)
+    if len(getattr(estimator, "noise_path_", [])):
+        screen.say("")
+        screen.columns(*_noise_path(estimator.noise_path_), always=True)
 
 
 def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
@@ -130,6 +133,15 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
         )
     header = ["module", "dimensions", "kernel", "steps", "control points", "ridge", "numbers"]
     return [*header, "distance", "gradient"], rows
+
+
+def _noise_path(path: Any) -> tuple[list[str], list[list[str]]]:
+    """What ``noise="cv"`` tried: errors in standard deviations of the response."""
+    header = ["kernel order", "ridge", "times the noise", "error held out", "folds"]
+    return header, [
+        [f"{order:g}", f"{ridge:g}", f"{multiple:g}", f"{error**0.5:.4g}", f"{folds:g}"]
+        for order, ridge, multiple, error, folds in path
+    ]
 
 
 def _rounds(history: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
