@@ -259,6 +259,26 @@ def test_flows_of_many_rows_have_fewer_control_points(device, rows, given, subse
     assert _flows._options(task, {"sequence": "ADA"}).get("subset_size") == subset
 
 
+def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
+    """The same rows for every kind, and the rows held out are those of the fold."""
+    searched = []
+
+    def search(estimator, data, fold, multiples):
+        searched.append(fold)
+        return _path.search(estimator, data, fold, multiples)
+
+    monkeypatch.setattr(_flows, "search", search)
+    monkeypatch.setattr(_flows, "_MOST_ROWS", {"cpu": 30})
+    model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3, engine="cpu").fit(*table)
+    assert len(searched) == 3  # AD^4A with each warp of the inputs, ADA
+    for train, test in searched:
+        assert len(train) == len(set(train)) == 30
+        assert len(test) == 18
+        assert not set(train) & set(test)
+        np.testing.assert_array_equal(train, searched[0][0])
+    assert np.isfinite(model.predict(table[0])).all()
+
+
 def test_best_has_only_the_sequence_that_was_given(table):
     model = FineMorphsRegressor(preset="best", sequence="DA", **FAST).fit(*table)
     names = {c["name"].split(" (")[0] for c in model.selection_["candidates"]}

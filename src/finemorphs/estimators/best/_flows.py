@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._path import Point, Step, judged_walk, search, stop_reason
 from finemorphs.estimators.best._task import Candidate, Task
@@ -31,6 +32,8 @@ _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's,
 # Up to so many rows all are control points; beyond, a subset of them.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
 _SUBSET = {"cpu": 1000, "cuda": 5000}
+# A flow is trained on so many rows at most, so that a large table takes minutes, not days.
+_MOST_ROWS = {"cpu": 20_000, "cuda": 500_000}
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def _walk(
     """A path in a fold, found on the way where it is not given."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
     data = task.X, task.y, task.weights
-    rows = task.splits[fold]
+    train, test = task.splits[fold]
+    rows = _sample(train, _MOST_ROWS[task.device.type], fold), test
     found = search(flow, data, rows, _PATH) if path is None else judged_walk(flow, data, rows, path)
     walk = _Walk(options, fold, list(found))
     progress.say(
@@ -123,6 +127,13 @@ def _walk(
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
     return walk
+
+
+def _sample(rows: Array, most: int, seed: int) -> Array:
+    """The rows, or a sample of them, the same one each time."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
 def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsRegressor]:
