@@ -12,7 +12,7 @@ from finemorphs import FineMorphsRegressor, load
 from finemorphs.estimators import _path, _selection
 from finemorphs.estimators._path import Step, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
-from finemorphs.estimators.best import _flows, _simplex_least_squares
+from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -268,7 +268,7 @@ def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
         return _path.search(estimator, data, fold, multiples)
 
     monkeypatch.setattr(_flows, "search", search)
-    monkeypatch.setattr(_flows, "_MOST_ROWS", {"cpu": 30})
+    monkeypatch.setattr(_task, "_FLOW_ROWS", {"cpu": 30})
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3, engine="cpu").fit(*table)
     assert len(searched) == 3  # AD^4A with each warp of the inputs, ADA
     for train, test in searched:

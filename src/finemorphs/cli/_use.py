@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from finemorphs._typing import Array
 from finemorphs.cli._models import interval_columns, load_model, output_columns, outputs
 from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
@@ -135,7 +136,7 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
     return [*header, "distance", "gradient"], rows
 
 
-def _noise_path(path: Any) -> tuple[list[str], list[list[str]]]:
+def _noise_path(path: Array) -> tuple[list[str], list[list[str]]]:
     """What ``noise="cv"`` tried: errors in standard deviations of the response."""
     header = ["kernel order", "ridge", "times the noise", "error held out", "folds"]
     return header, [

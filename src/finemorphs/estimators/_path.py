@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -30,6 +31,7 @@ __all__ = [
     "Folds",
     "Point",
     "Step",
+    "Trial",
     "judged_walk",
     "mean_error",
     "search",
@@ -132,6 +134,24 @@ class Point(NamedTuple):
     fit: FineMorphsRegressor
     prediction: Array
     error: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Parameters in place of the estimator's, and the points of their path in a fold."""
+
+    options: dict[str, Any]
+    points: list[Point]
+
+    @property
+    def best(self) -> Point:
+        """The point with the least error."""
+        return min(self.points, key=lambda point: point.error)
+
+    @property
+    def stopped(self) -> str:
+        """Why the path was left early, if it was."""
+        return stop_reason(self.points[-1].fit)
 
 
 def judged_walk(

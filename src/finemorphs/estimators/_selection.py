@@ -8,7 +8,6 @@ fitted by itself, at any level of noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from finemorphs.estimators._members import Member
 from finemorphs.estimators._path import (
     Clock,
     Folds,
-    Point,
     Step,
+    Trial,
     judged_walk,
     search,
     stop_reason,
@@ -34,7 +33,7 @@ __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
 _WEAK, _STRONG = 0.25, 4.0  # ridges, of which one is tried beside the default
-_NEAR = 1.05  # mean squared error of a kernel, relative to the best, with which ridges are tried
+_NEAR = 1.05  # times the least mean squared error: another ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _FOLDS = Folds(small=5, up_to=2000, large=1, held_out=0.2)
@@ -46,19 +45,6 @@ _SLIGHT = 1e-4  # and a warp by more than this share of the variance
 
 class _EndedError(Exception):
     """The search was ended from outside; with the fit that it had reached."""
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Parameters in place of the estimator's, and the points of their path in the first fold."""
-
-    options: dict[str, Any]
-    points: list[Point]
-
-    @property
-    def best(self) -> Point:
-        """The point with the least error."""
-        return min(self.points, key=lambda point: point.error)
 
 
 def choose_noise(
@@ -80,8 +66,8 @@ def choose_noise(
     def twin(options: dict[str, Any]) -> FineMorphsRegressor:
         return estimator._twin(**options, max_time=clock.left())
 
-    def attempt(options: dict[str, Any]) -> _Trial:
-        return _Trial(options, _whole(search(twin(options), data, first, PATH, most=_MOST)))
+    def attempt(options: dict[str, Any]) -> Trial:
+        return _whole(Trial(options, search(twin(options), data, first, PATH, most=_MOST)))
 
     try:
         trials = [attempt({})]
@@ -95,8 +81,8 @@ def choose_noise(
         path = [point.step for point in chosen.points]
         errors = np.array([point.error for point in chosen.points])
         for fold in more:
-            points = _whole(list(judged_walk(twin(chosen.options), data, fold, path)))
-            errors += [point.error for point in points]
+            points = list(judged_walk(twin(chosen.options), data, fold, path))
+            errors += [point.error for point in _whole(Trial(chosen.options, points)).points]
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
     errors /= 1 + len(more)
@@ -120,14 +106,14 @@ def choose_noise(
     return fit, np.array(table, dtype=float)
 
 
-def _whole(points: list[Point]) -> list[Point]:
-    """The points of a path that was not ended from outside."""
-    if stop_reason(points[-1].fit):
-        raise _EndedError(points[-1].fit)
-    return points
+def _whole(trial: Trial) -> Trial:
+    """The trial, unless it was ended from outside."""
+    if trial.stopped:
+        raise _EndedError(trial.points[-1].fit)
+    return trial
 
 
-def _chosen(trials: list[_Trial]) -> _Trial:
+def _chosen(trials: list[Trial]) -> Trial:
     """The last trial that was worth more than the best one before it."""
     best = trials[0]
     for trial in trials[1:]:
@@ -136,7 +122,7 @@ def _chosen(trials: list[_Trial]) -> _Trial:
     return best
 
 
-def _other_ridge(trial: _Trial) -> float:
+def _other_ridge(trial: Trial) -> float:
     """A weak one if the error falls to the end of the path, else a strong one."""
     return _WEAK if trial.best.step.multiple == PATH[-1] else _STRONG
 

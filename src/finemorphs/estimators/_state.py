@@ -170,7 +170,7 @@ def _restore_member(
 
 
 def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
-    """The path of noise levels; in older files, without the kernel's order, which was one."""
+    """The path of noise levels; older files have no column of orders, all being the given one."""
     path = tensors["noise_path"]
     is_older = path.shape[1:] == (4,)
     wanted = (*path.shape[:1], 4 if is_older else 5)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Point, Step, judged_walk, search, stop_reason
+from finemorphs.estimators._path import Step, Trial, judged_walk, search
 from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.training import Progress
 
@@ -32,8 +31,6 @@ _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's,
 # Up to so many rows all are control points; beyond, a subset of them.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
 _SUBSET = {"cpu": 1000, "cuda": 5000}
-# A flow is trained on so many rows at most, so that a large table takes minutes, not days.
-_MOST_ROWS = {"cpu": 20_000, "cuda": 500_000}
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,10 @@ class Flows:
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """The points of a path in a fold, with the options of the flow."""
+class _Walk(Trial):
+    """A trial, and its fold."""
 
-    options: dict[str, Any]
     fold: int
-    points: list[Point]
-
-    @property
-    def best(self) -> Point:
-        """The point with the least error."""
-        return min(self.points, key=lambda point: point.error)
-
-    @property
-    def stopped(self) -> str:
-        """Why the path was left early, if it was."""
-        return stop_reason(self.points[-1].fit)
 
 
 def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
@@ -118,22 +103,14 @@ def _walk(
     """A path in a fold, found on the way where it is not given."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
     data = task.X, task.y, task.weights
-    train, test = task.splits[fold]
-    rows = _sample(train, _MOST_ROWS[task.device.type], fold), test
+    rows = task.flow_splits[fold]
     found = search(flow, data, rows, _PATH) if path is None else judged_walk(flow, data, rows, path)
-    walk = _Walk(options, fold, list(found))
+    walk = _Walk(options, list(found), fold)
     progress.say(
         f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
     return walk
-
-
-def _sample(rows: Array, most: int, seed: int) -> Array:
-    """The rows, or a sample of them, the same one each time."""
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
 def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsRegressor]:

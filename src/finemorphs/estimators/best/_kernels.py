@@ -58,9 +58,7 @@ def _kernel_model(task: Task, scales: Scales, chosen: Array, warps: tuple[str, .
     if task.device.type == "cuda":
         free = available(task.device) or 0
         limit = max(_KERNEL_ROWS, int((free / 8 / _KERNEL_MATRICES) ** 0.5))
-    if len(chosen) > limit:
-        chosen = np.sort(task.rng.choice(chosen, limit, replace=False))
-    rows = _rows(task, chosen, warps)
+    rows = _rows(task, task.sample(chosen, limit), warps)
     regression = regress(scales, rows.x, rows.y, rows.weights, task.device)
     return KernelModel(regression, rows.x_scaling, rows.y_scaling)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ __all__ = ["Candidate", "Task"]
 _FOLDS = Folds(small=5, up_to=5000, large=2, held_out=0.1)
 _INPUT_WARPS = ("none", "quantile")
 _RESPONSE_WARPS = ("none", "power")
+# A flow is trained on so many rows at most, so that a large table takes minutes, not days.
+_FLOW_ROWS = {"cpu": 20_000, "cuda": 500_000}
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,18 @@ class Task:
         self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self.clock = Clock(estimator.max_time)
+
+    @cached_property
+    def flow_splits(self) -> list[tuple[Array, Array]]:
+        """The folds, with as many training rows as a flow may have; the same for every flow."""
+        most = _FLOW_ROWS[self.device.type]
+        return [(self.sample(train, most), test) for train, test in self.splits]
+
+    def sample(self, rows: Array, most: int) -> Array:
+        """The rows, or so many of them drawn at random, in their order."""
+        if len(rows) <= most:
+            return rows
+        return np.sort(self.rng.choice(rows, most, replace=False))
 
     def error(self, prediction: Array, rows: Array | slice = slice(None)) -> float:
         """Of predictions out of fold, over those of the rows that have one."""
