@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.estimators import _path, _selection
-from finemorphs.estimators._path import Step, judged_walk, mean_error, search, walk
+from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
 
@@ -92,22 +92,22 @@ def test_cv_follows_a_rough_response_with_a_rough_kernel():
     assert model.model_.sequence.diffeos[0].kernel.order == 1
 
 
-def _searched(errors, table, monkeypatch, most=1000, **options):
-    """The steps of a search over four levels whose points have these errors."""
+def _searched(errors, table, monkeypatch, most=1000, rival=np.inf, **options):
+    """The steps of a search over four levels whose points have these errors, in their order."""
     x, y = table
     left = iter(errors)
     monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
     fold = np.arange(60), np.arange(60, 90)
     estimator = FineMorphsRegressor(**{**FAST, **options})
     data, multiples = (x, y[:, None], np.ones(len(x))), [2.0, 1.4, 1.0, 0.7]
-    points = search(estimator, data, fold, multiples, most=most)
-    assert [point.error for point in points] == errors[: len(points)]
+    points = search(estimator, data, fold, multiples, most=most, rival=rival)
+    assert [point.error for point in points] == errors
     assert all(point.prediction.shape == (30, 1) for point in points)
     return [tuple(point.step) for point in points]
 
 
 def test_a_path_is_left_where_it_leads_away(table, monkeypatch):
-    steps = _searched([1.0, 0.9, 1.0, 0.5], table, monkeypatch)
+    steps = _searched([1.0, 0.9, 1.0], table, monkeypatch)
     assert steps == [(2.0, FAST["max_iter"]), (1.4, FAST["max_iter"]), (1.0, FAST["max_iter"])]
 
 
@@ -124,7 +124,7 @@ def test_a_level_is_gone_on_with_while_the_error_falls(table, monkeypatch):
 def test_a_level_takes_no_more_iterations_than_it_may(most, max_iter, table, monkeypatch):
     monkeypatch.setattr(_path, "_ITERATIONS", 2)
     monkeypatch.setattr(_path, "_TOLERANCE", 0.0)
-    errors = [0.5**k for k in range(12)]
+    errors = [0.5**k for k in range(7)]
     steps = _searched(errors, table, monkeypatch, most, max_iter=max_iter, tol=0.0)
     for level in (1.4, 1.0, 0.7):
         assert [n for multiple, n in steps if multiple == level] == [2, 4]
@@ -135,6 +135,25 @@ def test_a_level_that_is_converged_is_left(table, monkeypatch):
     monkeypatch.setattr(_path, "_TOLERANCE", 1.0)  # every fit is at its end at once
     steps = _searched([1.0, 0.5, 0.25, 0.12], table, monkeypatch, max_iter=30)
     assert [multiple for multiple, _ in steps] == [2.0, 1.4, 1.0, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("rival", "errors"),
+    [(0.8, [0.97]), (0.8, [0.95, 0.9, 0.85, 0.8]), (0.8, [0.95, 0.97])],
+    ids=["behind at once", "near", "behind later"],
+)
+def test_a_path_far_behind_a_rival_is_left(rival, errors, table, monkeypatch):
+    steps = _searched(errors, table, monkeypatch, rival=rival)
+    assert [multiple for multiple, _ in steps] == [2.0, 1.4, 1.0, 0.7][: len(steps)]
+
+
+def test_other_folds_walk_to_the_level_behind_the_best():
+    def trial(*errors):
+        return Trial({}, [Point(Step(k, 1), None, None, e) for k, e in enumerate(errors)])
+
+    assert [step.multiple for step in trial(0.5, 0.4, 0.6, 0.7).path] == [0, 1, 2]
+    assert [step.multiple for step in trial(0.5, 0.4, 0.3).path] == [0, 1, 2]
+    assert [step.multiple for step in trial(0.5).path] == [0]
 
 
 def test_steps_that_are_given_are_walked_to_the_end(table, monkeypatch):
@@ -263,9 +282,9 @@ def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
     """The same rows for every kind, and the rows held out are those of the fold."""
     searched = []
 
-    def search(estimator, data, fold, multiples):
+    def search(estimator, data, fold, multiples, **options):
         searched.append(fold)
-        return _path.search(estimator, data, fold, multiples)
+        return _path.search(estimator, data, fold, multiples, **options)
 
     monkeypatch.setattr(_flows, "search", search)
     monkeypatch.setattr(_task, "_FLOW_ROWS", {"cpu": 30})

@@ -10,6 +10,7 @@ may be gone on with, twice as long each time, as long as their error falls.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ __all__ = [
 _TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
 _PAYS = 0.99  # times the mean squared error of the step before: the level is gone on with
 _WORSE = 1.1  # times the least one of a path: the levels behind are not tried
+_BEHIND = 1.2  # times the error of a rival: a path is left
 
 _ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
 
@@ -149,6 +151,12 @@ class Trial:
         return min(self.points, key=lambda point: point.error)
 
     @property
+    def path(self) -> list[Step]:
+        """Its steps, to the one behind the best."""
+        best = int(np.argmin([point.error for point in self.points]))
+        return [point.step for point in self.points[: best + 2]]
+
+    @property
     def stopped(self) -> str:
         """Why the path was left early, if it was."""
         return stop_reason(self.points[-1].fit)
@@ -176,16 +184,18 @@ def search(
     fold: tuple[Array, Array],
     multiples: Sequence[float],
     most: int = _ITERATIONS,
+    rival: float = math.inf,
 ) -> list[Point]:
     """The points of a path that is found on the way, to where it leads away from the best one.
 
     A level takes ``most`` iterations at most, and no more than the estimator's ``max_iter``.
+    ``rival`` is the error of another path at its first level; a path far behind it is left.
     """
     points: list[Point] = []
     steps = _steps(multiples, points, min(most, estimator.max_iter))
     for point in judged_walk(estimator, data, fold, steps):
         points.append(point)
-        if point.error > _WORSE * min(p.error for p in points):
+        if point.error > min(_WORSE * min(p.error for p in points), _BEHIND * rival):
             break
     return points
 

@@ -2,18 +2,21 @@
 
 Two kinds are tried in the first fold, four diffeomorphisms and one with a strong ridge; the first
 with each warp of the inputs, the second with the warp that did better. A kind is fitted in the
-other folds too if it is near the best one, and if that is not hopeless beside the kernels.
+other folds too, to the level behind its best one, if it is near the best kind, and if that is not
+hopeless beside the kernels.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Step, Trial, judged_walk, search
+from finemorphs.estimators._path import Trial, judged_walk, search
 from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.training import Progress
 
@@ -69,8 +72,7 @@ def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress
         for fold in range(1, len(task.splits)):
             if stopped:
                 break
-            path = [point.step for point in trial.points]
-            walks.append(_walk(task, trial.options, fold, path, progress))
+            walks.append(_again(task, trial, fold, progress))
             stopped = walks[-1].stopped
         candidate, first = _candidate(task, walks)
         candidates.append(candidate)
@@ -82,14 +84,16 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
     """Paths in the first fold: the first kind with each warp of the inputs, then the others."""
     trials: list[_Walk] = []
 
-    def add(kind: dict[str, Any], input_warp: str) -> None:
-        if not (trials and trials[-1].stopped):
-            warps = {"input_warp": input_warp, "response_warp": response_warp}
-            options = _options(task, kind) | warps
-            trials.append(_walk(task, options, 0, None, progress))
+    def add(kind: dict[str, Any], input_warp: str, rival: float = math.inf) -> None:
+        if trials and trials[-1].stopped:
+            return
+        warps = {"input_warp": input_warp, "response_warp": response_warp}
+        options = _options(task, kind) | warps
+        points = search(*_flow(task, options, 0), _PATH, rival=rival)
+        trials.append(_said(task, _Walk(options, points, 0), progress))
 
     for input_warp in task.input_warps:
-        add(KINDS[0], input_warp)
+        add(KINDS[0], input_warp, trials[0].points[0].error if trials else math.inf)
     better = min(trials, key=lambda walk: walk.best.error).options["input_warp"]
     if task.estimator._is_default("sequence"):
         for kind in KINDS[1:]:
@@ -97,17 +101,24 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
     return trials
 
 
-def _walk(
-    task: Task, options: dict[str, Any], fold: int, path: list[Step] | None, progress: Progress
-) -> _Walk:
-    """A path in a fold, found on the way where it is not given."""
+def _again(task: Task, trial: _Walk, fold: int, progress: Progress) -> _Walk:
+    """The path of a trial in another fold."""
+    points = judged_walk(*_flow(task, trial.options, fold), trial.path)
+    return _said(task, _Walk(trial.options, list(points), fold), progress)
+
+
+def _flow(
+    task: Task, options: dict[str, Any], fold: int
+) -> tuple[FineMorphsRegressor, tuple[Array, Array, Array], tuple[Array, Array]]:
+    """What a path takes: the estimator, the data, and the rows of the fold."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
-    data = task.X, task.y, task.weights
-    rows = task.flow_splits[fold]
-    found = search(flow, data, rows, _PATH) if path is None else judged_walk(flow, data, rows, path)
-    walk = _Walk(options, list(found), fold)
+    return flow, (task.X, task.y, task.weights), task.flow_splits[fold]
+
+
+def _said(task: Task, walk: _Walk, progress: Progress) -> _Walk:
+    """The walk, when the user has been told of it."""
     progress.say(
-        f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
+        f"{walk.best.fit.sequence_}, inputs {walk.options['input_warp']}, fold {walk.fold + 1} of "
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
     return walk
