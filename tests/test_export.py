@@ -76,6 +76,17 @@ def test_the_best_preset_has_a_kernel_regression() -> None:
     assert KernelModel in kinds  # or the test above shows less than it says
 
 
+def test_kernel_regressions_are_kept_to_their_bounds(tmp_path: Path) -> None:
+    model = MODELS["best"].fit(X, Y)
+    kernels = [m.model for m in model.members_ if isinstance(m.model, KernelModel)]
+    far = (X + 10 * X.std(0)).astype(np.float32).astype(np.float64)
+    values = kernels[0].regression.predict(kernels[0].x_scaling.apply(far))
+    assert (values == kernels[0].regression.bounds.numpy()[:, None]).any()
+    model.export(tmp_path / "model.onnx")
+    error = run_onnx(tmp_path / "model.onnx", far) - model.predict(far)
+    assert np.abs(error).max() < 1e-5 * Y.std()
+
+
 def test_several_responses(tmp_path: Path) -> None:
     responses = np.stack([Y, X[:, 0]], 1)
     model = FineMorphsRegressor(random_state=0, max_iter=30).fit(X, responses)

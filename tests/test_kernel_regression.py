@@ -97,6 +97,21 @@ def test_jacobian_against_finite_differences():
         np.testing.assert_allclose(model.jacobian(other)[:, :, j], numeric, atol=1e-6)
 
 
+def test_predictions_are_kept_to_the_range_of_the_responses():
+    x, y = data()
+    model = regress(some_scales(), x, y, np.ones(60), CPU)
+    far = 10 * np.random.default_rng(3).standard_normal((40, 3))
+    free = kernel_by_hand(model.scales, far, x) @ model.coefficients.numpy()
+    margin = 0.1 * (y.max(0) - y.min(0))
+    expected = np.clip(free, y.min(0) - margin, y.max(0) + margin)
+    kept = free != expected
+    assert 0.2 < kept.mean() < 0.9
+    np.testing.assert_allclose(model.predict(far), expected, atol=1e-8)
+    slopes = model.jacobian(far)
+    assert not slopes[kept].any()
+    assert slopes[~kept].any(1).all()
+
+
 def test_likely_scales_find_what_matters():
     """The first response bends with feature 0, the second jumps with 1; feature 2 is nothing."""
     x, y = data(300)

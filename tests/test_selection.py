@@ -6,10 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
+from finemorphs.engines import choose_engine
 from finemorphs.estimators import _path, _selection
+from finemorphs.estimators._members import KernelModel
+from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
@@ -312,6 +316,29 @@ def test_best_survives_a_file_with_all_its_members(best, table, tmp_path):
     np.testing.assert_array_equal(again.predict(x), best.predict(x))
     assert again.selection_ == best.selection_
     assert [m.name for m in again.members_] == [m.name for m in best.members_]
+
+
+def test_kernels_of_an_older_file_have_no_bounds(best, table, tmp_path):
+    """And are written again without them."""
+    x, _ = table
+    far = 50 * x
+    kernels = [m.model for m in best.members_ if isinstance(m.model, KernelModel)]
+    engine, device = choose_engine("cpu", "cpu")
+    assert kernels
+    for model in kernels:
+        tensors, description = describe_model(model)
+        assert restore_kernel(tensors, description, 2).predict(
+            far, engine, device
+        ) == pytest.approx(model.predict(far, engine, device))
+        del tensors["bounds"]
+        older = restore_kernel(tensors, description, 2)
+        assert np.ptp(older.predict(far, engine, device)) > np.ptp(
+            model.predict(far, engine, device)
+        )
+        assert "bounds" not in describe_model(older)[0]
+        tensors["bounds"] = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+        with pytest.raises(ValueError, match="least value above the largest"):
+            restore_kernel(tensors, description, 2)
 
 
 def test_jacobian_of_best_against_finite_differences(best):

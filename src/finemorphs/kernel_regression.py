@@ -12,6 +12,9 @@ forests of trees do. The logarithms of s, v, w and tau minimise
     1/2 tr(y^T C^-1 y) + d_Y/2 log det C + 0.005 |p - p_0|^2,      C = K + tau W^-1,
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
+
+Far from the rows a smooth f with small weights v is a polynomial. So f is kept to the range of the
+responses that it was fitted to, a tenth wider on either side.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ __all__ = ["KernelRegression", "Scales", "likely_scales", "regress"]
 _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
 _JITTER = 1e-7  # of the noise
+_MARGIN = 0.1  # of the range of the responses
 _ROWS_AT_ONCE = 2048
 _MAX_EVALUATIONS = 60
 
@@ -78,25 +82,33 @@ class KernelRegression:
         The rows x_j, (n, d).
     coefficients : Tensor
         c, (n, d_Y).
+    bounds : Tensor
+        The least and the largest value of f, (2, d_Y).
     """
 
     scales: Scales
     points: Tensor
     coefficients: Tensor
+    bounds: Tensor
 
     def predict(self, x: Array) -> Array:
         """f at the rows of x, (m, d_Y)."""
         results = [self._kernel(rows)[0] @ self.coefficients for rows in self._chunks(x)]
-        return torch.cat(results).cpu().numpy()
+        return torch.cat(results).clamp(*self.bounds).cpu().numpy()
 
     def jacobian(self, x: Array) -> Array:
-        """The derivative of f at the rows of x, (m, d_Y, d); 0 at the kinks of the rough part."""
+        """The derivative of f at the rows of x, (m, d_Y, d).
+
+        It is 0 at the kinks of the rough part, and where f is kept to its bounds.
+        """
         s = self.scales
         squares = torch.as_tensor(s.smooth**2).to(self.points)
         rates = torch.as_tensor(s.rough).to(self.points)
         results = []
         for rows in self._chunks(x):
-            _, r, rough = self._kernel(rows)
+            kernel, r, rough = self._kernel(rows)
+            values = kernel @ self.coefficients
+            inside = (values > self.bounds[0]) & (values < self.bounds[1])
             slope = s.parts[1] * (1 + r) / 3 * torch.exp(-r)
             gradient = []
             for j in range(rows.shape[1]):
@@ -104,7 +116,7 @@ class KernelRegression:
                 terms = s.parts[0] * self.points[None, :, j] - slope * squares[j] * delta
                 terms = terms - rates[j] * torch.sign(delta) * rough
                 gradient.append(terms @ self.coefficients)
-            results.append(torch.stack(gradient, dim=2))
+            results.append(torch.stack(gradient, dim=2) * inside[:, :, None])
         return torch.cat(results).cpu().numpy()
 
     def _chunks(self, x: Array) -> list[Tensor]:
@@ -166,7 +178,10 @@ def regress(
     covariance = linear.add_(smooth).add_(rough)
     covariance.diagonal().add_((scales.noise + _JITTER) / w)
     factor = torch.linalg.cholesky(covariance)
-    return KernelRegression(scales, rows, torch.cholesky_solve(responses, factor))
+    lowest, highest = responses.amin(0), responses.amax(0)
+    margin = _MARGIN * (highest - lowest)
+    bounds = torch.stack([lowest - margin, highest + margin])
+    return KernelRegression(scales, rows, torch.cholesky_solve(responses, factor), bounds)
 
 
 def _parts(scales: Scales, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

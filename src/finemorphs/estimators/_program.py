@@ -117,5 +117,14 @@ def _kernel_regression(model: KernelModel, x: Value) -> Value:
         q = size if q is None else q + size
     assert q is not None
     coefficients: Array = regression.coefficients.cpu().double().numpy()
-    result: Value = (kernel + (-q).exp() * rough) @ coefficients
+    return _bounded((kernel + (-q).exp() * rough) @ coefficients, regression.bounds)
+
+
+def _bounded(values: Value, bounds: Tensor) -> Value:
+    """max(lowest, min(values, highest)); as it is where there are no bounds."""
+    if not bounds.isfinite().all():
+        return values
+    lowest, highest = bounds.cpu().double().numpy()
+    below: Value = -(-values + highest).relu() + highest
+    result: Value = (below + -lowest).relu() + lowest
     return result
