@@ -14,7 +14,7 @@ from finemorphs.engines import choose_engine
 from finemorphs.estimators import _path, _selection
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
-from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
+from finemorphs.estimators._path import Point, Step, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
 
@@ -152,12 +152,13 @@ def test_a_path_far_behind_a_rival_is_left(rival, errors, table, monkeypatch):
 
 
 def test_other_folds_walk_to_the_level_behind_the_best():
-    def trial(*errors):
-        return Trial({}, [Point(Step(k, 1), None, None, e) for k, e in enumerate(errors)])
+    def path(*errors):
+        points = [Point(Step(k, 1), None, None, error) for k, error in enumerate(errors)]
+        return [step.multiple for step in _flows._Walk({}, points, 0).path]
 
-    assert [step.multiple for step in trial(0.5, 0.4, 0.6, 0.7).path] == [0, 1, 2]
-    assert [step.multiple for step in trial(0.5, 0.4, 0.3).path] == [0, 1, 2]
-    assert [step.multiple for step in trial(0.5).path] == [0]
+    assert path(0.5, 0.4, 0.6, 0.7) == [0, 1, 2]
+    assert path(0.5, 0.4, 0.3) == [0, 1, 2]
+    assert path(0.5) == [0]
 
 
 def test_steps_that_are_given_are_walked_to_the_end(table, monkeypatch):
@@ -318,23 +319,19 @@ def test_best_survives_a_file_with_all_its_members(best, table, tmp_path):
     assert [m.name for m in again.members_] == [m.name for m in best.members_]
 
 
-def test_kernels_of_an_older_file_have_no_bounds(best, table, tmp_path):
+def test_kernels_of_an_older_file_have_no_bounds(best, table):
     """And are written again without them."""
-    x, _ = table
-    far = 50 * x
+    far = 50 * table[0]
     kernels = [m.model for m in best.members_ if isinstance(m.model, KernelModel)]
-    engine, device = choose_engine("cpu", "cpu")
     assert kernels
     for model in kernels:
         tensors, description = describe_model(model)
-        assert restore_kernel(tensors, description, 2).predict(
-            far, engine, device
-        ) == pytest.approx(model.predict(far, engine, device))
+        expected = model.predict(far, *choose_engine("cpu", "cpu"))
+        again = restore_kernel(tensors, description, 2)
+        np.testing.assert_array_equal(again.predict(far, *choose_engine("cpu", "cpu")), expected)
         del tensors["bounds"]
         older = restore_kernel(tensors, description, 2)
-        assert np.ptp(older.predict(far, engine, device)) > np.ptp(
-            model.predict(far, engine, device)
-        )
+        assert np.ptp(older.predict(far, *choose_engine("cpu", "cpu"))) > np.ptp(expected)
         assert "bounds" not in describe_model(older)[0]
         tensors["bounds"] = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
         with pytest.raises(ValueError, match="least value above the largest"):

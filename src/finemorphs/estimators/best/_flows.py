@@ -9,14 +9,15 @@ hopeless beside the kernels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Trial, judged_walk, search
+from finemorphs.estimators._path import Point, Step, Trial, judged_walk, search
 from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.training import Progress
 
@@ -51,6 +52,12 @@ class _Walk(Trial):
 
     fold: int
 
+    @property
+    def path(self) -> list[Step]:
+        """Its steps, to the one behind the best: what other folds take."""
+        best = int(np.argmin([point.error for point in self.points]))
+        return [point.step for point in self.points[: best + 2]]
+
 
 def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
     """Flows with this warp of the response; ``to_beat`` is the kernels' error in the first fold."""
@@ -72,7 +79,8 @@ def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress
         for fold in range(1, len(task.splits)):
             if stopped:
                 break
-            walks.append(_again(task, trial, fold, progress))
+            take = partial(judged_walk, path=trial.path)
+            walks.append(_walk(task, trial.options, fold, take, progress))
             stopped = walks[-1].stopped
         candidate, first = _candidate(task, walks)
         candidates.append(candidate)
@@ -89,8 +97,8 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
             return
         warps = {"input_warp": input_warp, "response_warp": response_warp}
         options = _options(task, kind) | warps
-        points = search(*_flow(task, options, 0), _PATH, rival=rival)
-        trials.append(_said(task, _Walk(options, points, 0), progress))
+        take = partial(search, multiples=_PATH, rival=rival)
+        trials.append(_walk(task, options, 0, take, progress))
 
     for input_warp in task.input_warps:
         add(KINDS[0], input_warp, trials[0].points[0].error if trials else math.inf)
@@ -101,24 +109,19 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
     return trials
 
 
-def _again(task: Task, trial: _Walk, fold: int, progress: Progress) -> _Walk:
-    """The path of a trial in another fold."""
-    points = judged_walk(*_flow(task, trial.options, fold), trial.path)
-    return _said(task, _Walk(trial.options, list(points), fold), progress)
-
-
-def _flow(
-    task: Task, options: dict[str, Any], fold: int
-) -> tuple[FineMorphsRegressor, tuple[Array, Array, Array], tuple[Array, Array]]:
-    """What a path takes: the estimator, the data, and the rows of the fold."""
+def _walk(
+    task: Task,
+    options: dict[str, Any],
+    fold: int,
+    take: Callable[..., Iterable[Point]],
+    progress: Progress,
+) -> _Walk:
+    """The path that ``take`` takes in a fold, given the estimator, the data and the rows."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
-    return flow, (task.X, task.y, task.weights), task.flow_splits[fold]
-
-
-def _said(task: Task, walk: _Walk, progress: Progress) -> _Walk:
-    """The walk, when the user has been told of it."""
+    points = take(flow, (task.X, task.y, task.weights), task.flow_splits[fold])
+    walk = _Walk(options, list(points), fold)
     progress.say(
-        f"{walk.best.fit.sequence_}, inputs {walk.options['input_warp']}, fold {walk.fold + 1} of "
+        f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
     return walk
