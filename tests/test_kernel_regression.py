@@ -1,12 +1,16 @@
-"""Kernel regression: its gradient, its closed form, its derivative, its weights."""
+"""Kernel regression: its gradient, its closed form, its derivative, its weights, its doubt."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from finemorphs import kernel_regression
 from finemorphs.kernel_regression import (
+    KernelRegression,
     Scales,
     _negative_likelihood,
     likely_scales,
@@ -97,19 +101,55 @@ def test_jacobian_against_finite_differences():
         np.testing.assert_allclose(model.jacobian(other)[:, :, j], numeric, atol=1e-6)
 
 
-def test_predictions_are_kept_to_the_range_of_the_responses():
+def variance_by_hand(model: KernelRegression, x: np.ndarray) -> np.ndarray:
+    """V from the definition, with a solve in place of a factor."""
+    anchors = model.points[model.anchors].numpy()
+    covariance = kernel_by_hand(model.scales, anchors, anchors)
+    covariance += (model.scales.noise + 1e-7) * np.eye(len(anchors))
+    cross = kernel_by_hand(model.scales, x, anchors)
+    own = np.diag(kernel_by_hand(model.scales, x, x))
+    return own - (cross * np.linalg.solve(covariance, cross.T).T).sum(1)
+
+
+def a_polynomial() -> tuple[KernelRegression, np.ndarray, np.ndarray]:
+    """A regression with a wide and strong smooth part, and rows far away."""
     x, y = data()
-    model = regress(some_scales(), x, y, np.ones(60), CPU)
-    far = 10 * np.random.default_rng(3).standard_normal((40, 3))
+    p = Scales.start(3).logarithms
+    p[1], p[3:6] = 6.0, -3.0
+    scales = Scales.of_logarithms(p)
+    far = np.linspace(0.5, 10, 40)[:, None] * np.random.default_rng(3).standard_normal((40, 3))
+    return regress(scales, x, y, np.ones(60), CPU), x, far
+
+
+def test_where_the_rows_say_nothing_it_predicts_the_mean():
+    model, x, far = a_polynomial()
     free = kernel_by_hand(model.scales, far, x) @ model.coefficients.numpy()
-    margin = 0.1 * (y.max(0) - y.min(0))
-    expected = np.clip(free, y.min(0) - margin, y.max(0) + margin)
-    kept = free != expected
-    assert 0.2 < kept.mean() < 0.9
-    np.testing.assert_allclose(model.predict(far), expected, atol=1e-8)
-    slopes = model.jacobian(far)
-    assert not slopes[kept].any()
-    assert slopes[~kept].any(1).all()
+    doubt = np.maximum(variance_by_hand(model, far), 1)[:, None]
+    assert 0.2 < (doubt > 1).mean() < 1  # both kinds of rows are here
+    np.testing.assert_allclose(model.predict(far), free / doubt, rtol=1e-6, atol=1e-8)
+
+
+def test_jacobian_where_the_rows_say_nothing():
+    model, _, far = a_polynomial()
+    step = 1e-6
+    for j, e in enumerate(np.eye(3)):
+        numeric = (model.predict(far + step * e) - model.predict(far - step * e)) / (2 * step)
+        np.testing.assert_allclose(model.jacobian(far)[:, :, j], numeric, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [3, 500])
+def test_anchors_leave_little_to_the_other_rows(most, monkeypatch):
+    """By the exact variance, the row with the largest one first; or as many as there may be."""
+    monkeypatch.setattr(kernel_regression, "MOST_ANCHORS", most)
+    model, x, _ = a_polynomial()
+    found = model.anchors.tolist()
+    assert len(set(found)) == len(found) <= most
+    for k, anchor in enumerate(found):
+        before = replace(model, anchors=model.anchors[:k])
+        variance = variance_by_hand(before, x)
+        assert variance[anchor] == pytest.approx(variance.max(), rel=1e-6)
+    left = np.delete(variance_by_hand(model, x), found).max()
+    assert left <= 0.3 if most == 500 else left > 0.3
 
 
 def test_likely_scales_find_what_matters():

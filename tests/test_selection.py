@@ -319,7 +319,7 @@ def test_best_survives_a_file_with_all_its_members(best, table, tmp_path):
     assert [m.name for m in again.members_] == [m.name for m in best.members_]
 
 
-def test_kernels_of_an_older_file_have_no_bounds(best, table):
+def test_kernels_of_an_older_file_have_no_anchors(best, table):
     """And are written again without them."""
     far = 50 * table[0]
     kernels = [m.model for m in best.members_ if isinstance(m.model, KernelModel)]
@@ -329,12 +329,15 @@ def test_kernels_of_an_older_file_have_no_bounds(best, table):
         expected = model.predict(far, *choose_engine("cpu", "cpu"))
         again = restore_kernel(tensors, description, 2)
         np.testing.assert_array_equal(again.predict(far, *choose_engine("cpu", "cpu")), expected)
-        del tensors["bounds"]
+        anchors = tensors.pop("anchors")
         older = restore_kernel(tensors, description, 2)
         assert np.ptp(older.predict(far, *choose_engine("cpu", "cpu"))) > np.ptp(expected)
-        assert "bounds" not in describe_model(older)[0]
-        tensors["bounds"] = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-        with pytest.raises(ValueError, match="least value above the largest"):
+        assert "anchors" not in describe_model(older)[0]
+        tensors["anchors"] = anchors + len(model.regression.points)
+        with pytest.raises(ValueError, match="not among its"):
+            restore_kernel(tensors, description, 2)
+        tensors["anchors"] = torch.zeros(501, dtype=torch.int64)
+        with pytest.raises(ValueError, match="anchors"):
             restore_kernel(tensors, description, 2)
 
 

@@ -1,6 +1,6 @@
 """Regression in the span of kernels: closed form, its scales by the marginal likelihood.
 
-    f(x) = sum_j k(x, x_j) c_j,      c = (K + tau W^-1)^-1 y
+    f(x) = sum_j k(x, x_j) c_j / max(1, V(x)),      c = (K + tau W^-1)^-1 y
 
     k(x, x') = s_0 <x, x'> + s_1 (1 + r + r^2/3) e^-r + s_2 e^-q
     r = |v * (x - x')|_2  (smooth),   q = |w * (x - x')|_1  (rough)
@@ -13,13 +13,19 @@ forests of trees do. The logarithms of s, v, w and tau minimise
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
 
-Far from the rows a smooth f with small weights v is a polynomial. So f is kept to the range of the
-responses that it was fitted to, a tenth wider on either side.
+Far from the rows the sum is a polynomial where the smooth part has small weights v. So it is taken
+back to 0, the mean of standardised responses, where its own variance is above theirs:
+
+    V(x) = k(x, x) - k(x, S) (k(S, S) + tau)^-1 k(S, x)
+
+S are rows, the anchors, chosen one by one where V is largest, until it is small at all rows or
+there are 500.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -27,12 +33,13 @@ from scipy.optimize import minimize
 
 from finemorphs._typing import Array, Tensor
 
-__all__ = ["KernelRegression", "Scales", "likely_scales", "regress"]
+__all__ = ["MOST_ANCHORS", "KernelRegression", "Scales", "likely_scales", "regress"]
 
+MOST_ANCHORS = 500
 _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
 _JITTER = 1e-7  # of the noise
-_MARGIN = 0.1  # of the range of the responses
+_KNOWN = 0.3  # so small is V at the rows
 _ROWS_AT_ONCE = 2048
 _MAX_EVALUATIONS = 60
 
@@ -82,24 +89,27 @@ class KernelRegression:
         The rows x_j, (n, d).
     coefficients : Tensor
         c, (n, d_Y).
-    bounds : Tensor
-        The least and the largest value of f, (2, d_Y).
+    anchors : Tensor
+        The places of S among the points; none in files that know no V.
     """
 
     scales: Scales
     points: Tensor
     coefficients: Tensor
-    bounds: Tensor
+    anchors: Tensor
 
     def predict(self, x: Array) -> Array:
         """f at the rows of x, (m, d_Y)."""
-        results = [self._kernel(rows)[0] @ self.coefficients for rows in self._chunks(x)]
-        return torch.cat(results).clamp(*self.bounds).cpu().numpy()
+        results = []
+        for rows in self._chunks(x):
+            kernel = self._kernel(rows)[0]
+            results.append(kernel @ self.coefficients / self._doubt(rows, kernel)[0])
+        return torch.cat(results).cpu().numpy()
 
     def jacobian(self, x: Array) -> Array:
         """The derivative of f at the rows of x, (m, d_Y, d).
 
-        It is 0 at the kinks of the rough part, and where f is kept to its bounds.
+        That of the rough part is 0 at its kinks.
         """
         s = self.scales
         squares = torch.as_tensor(s.smooth**2).to(self.points)
@@ -108,16 +118,36 @@ class KernelRegression:
         for rows in self._chunks(x):
             kernel, r, rough = self._kernel(rows)
             values = kernel @ self.coefficients
-            inside = (values > self.bounds[0]) & (values < self.bounds[1])
+            doubt, pull = self._doubt(rows, kernel)
             slope = s.parts[1] * (1 + r) / 3 * torch.exp(-r)
             gradient = []
             for j in range(rows.shape[1]):
                 delta = rows[:, j, None] - self.points[None, :, j]
                 terms = s.parts[0] * self.points[None, :, j] - slope * squares[j] * delta
                 terms = terms - rates[j] * torch.sign(delta) * rough
-                gradient.append(terms @ self.coefficients)
-            results.append(torch.stack(gradient, dim=2) * inside[:, :, None])
+                change = 2 * s.parts[0] * rows[:, j] - 2 * (terms[:, self.anchors] * pull).sum(1)
+                change = torch.where(doubt > 1, change[:, None], 0.0)
+                gradient.append((terms @ self.coefficients - values / doubt * change) / doubt)
+            results.append(torch.stack(gradient, dim=2))
         return torch.cat(results).cpu().numpy()
+
+    @cached_property
+    def whitener(self) -> Tensor:
+        """R with R^T R = (k(S, S) + tau)^-1, lower triangular."""
+        kernel = self._kernel(self.points[self.anchors])[0][:, self.anchors]
+        kernel.diagonal().add_(self.scales.noise + _JITTER)
+        one = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+        factor = torch.linalg.cholesky(kernel)
+        inverse: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
+        return inverse
+
+    def _doubt(self, rows: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+        """max(1, V), (m, 1), and (k(S, S) + tau)^-1 k(S, x) of each row, (m, |S|)."""
+        if not len(self.anchors):
+            return kernel.new_ones(len(rows), 1), kernel.new_empty(len(rows), 0)
+        white = kernel[:, self.anchors] @ self.whitener.T
+        variance = _variance(self.scales, rows) - white.square().sum(1)
+        return variance.clamp(min=1)[:, None], white @ self.whitener
 
     def _chunks(self, x: Array) -> list[Tensor]:
         rows = torch.as_tensor(x).to(self.points)
@@ -178,10 +208,32 @@ def regress(
     covariance = linear.add_(smooth).add_(rough)
     covariance.diagonal().add_((scales.noise + _JITTER) / w)
     factor = torch.linalg.cholesky(covariance)
-    lowest, highest = responses.amin(0), responses.amax(0)
-    margin = _MARGIN * (highest - lowest)
-    bounds = torch.stack([lowest - margin, highest + margin])
-    return KernelRegression(scales, rows, torch.cholesky_solve(responses, factor), bounds)
+    coefficients = torch.cholesky_solve(responses, factor)
+    return KernelRegression(scales, rows, coefficients, _anchors(scales, rows))
+
+
+def _anchors(scales: Scales, rows: Tensor) -> Tensor:
+    """The places of S: a Cholesky factor of the kernel, a pivot at a time, the largest first."""
+    variance, noise = _variance(scales, rows), scales.noise + _JITTER
+    factor = rows.new_empty(min(MOST_ANCHORS, len(rows)), len(rows))
+    anchors = []
+    for k, row in enumerate(factor):
+        pivot = int(variance.argmax())
+        if k and variance[pivot] <= _KNOWN:
+            break
+        linear, smooth, _, rough = _parts(scales, rows[pivot, None], rows)
+        row[:] = (linear + smooth + rough)[0] - factor[:k, pivot] @ factor[:k]
+        row /= (variance[pivot] + noise).sqrt()
+        variance -= row.square()
+        variance[pivot] = 0.0
+        anchors.append(pivot)
+    return torch.tensor(anchors, device=rows.device)
+
+
+def _variance(scales: Scales, rows: Tensor) -> Tensor:
+    """k(x, x) of each row."""
+    s0, s1, s2 = (float(part) for part in scales.parts)
+    return s0 * rows.square().sum(1) + (s1 + s2)
 
 
 def _parts(scales: Scales, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """A model as tensors and a description, and back.
 
 flow      tensors theta, centers.0 .. (a D module each); description sequence, modules
-kernels   tensors points, coefficients, scales, bounds; description kind
+kernels   tensors points, coefficients, scales, anchors; description kind
 both      tensors x_mean, x_scale, x_warp.*, the same of y; description warps
 """
 
@@ -19,7 +19,7 @@ from finemorphs.estimators._data import Scaling
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._warps import restore_warp, warp_kind
-from finemorphs.kernel_regression import KernelRegression, Scales
+from finemorphs.kernel_regression import MOST_ANCHORS, KernelRegression, Scales
 
 __all__ = ["describe_model", "restore_kernel", "restore_model"]
 
@@ -36,8 +36,8 @@ def describe_model(model: Model | KernelModel) -> tuple[dict[str, Tensor], dict[
         tensors["points"] = regression.points.cpu()
         tensors["coefficients"] = regression.coefficients.cpu()
         tensors["scales"] = torch.from_numpy(regression.scales.logarithms)
-        if regression.bounds.isfinite().all():
-            tensors["bounds"] = regression.bounds.cpu()
+        if len(regression.anchors):
+            tensors["anchors"] = regression.anchors.cpu()
         return tensors, description | {"kind": "kernels"}
     tensors["theta"] = model.theta
     tensors |= {f"centers.{i}": c for i, c in enumerate(model.centers)}
@@ -79,21 +79,20 @@ def restore_kernel(
     check_tensor(tensors, "scales", (2 * n_features + 4,), torch.float64)
     scalings = _restore_scalings(tensors, description, n_features, n_responses)
     scales = Scales.of_logarithms(tensors["scales"].numpy())
-    bounds = _restore_bounds(tensors, n_responses)
-    regression = KernelRegression(scales, tensors["points"], tensors["coefficients"], bounds)
+    anchors = _restore_anchors(tensors, n_rows)
+    regression = KernelRegression(scales, tensors["points"], tensors["coefficients"], anchors)
     return KernelModel(regression, *scalings)
 
 
-def _restore_bounds(tensors: dict[str, Tensor], n_responses: int) -> Tensor:
-    """Of predictions; files from before there were any have none."""
-    if "bounds" not in tensors:
-        infinite = torch.full((n_responses,), torch.inf, dtype=torch.float64)
-        return torch.stack([-infinite, infinite])
-    check_tensor(tensors, "bounds", (2, n_responses), torch.float64)
-    bounds = tensors["bounds"]
-    if not (bounds[0] <= bounds[1]).all():
-        raise ValueError("tensor 'bounds' has a least value above the largest")
-    return bounds
+def _restore_anchors(tensors: dict[str, Tensor], n_rows: int) -> Tensor:
+    """Places among the points; files from before there were any have none."""
+    if "anchors" not in tensors:
+        return torch.empty(0, dtype=torch.int64)
+    anchors = tensors["anchors"]
+    check_tensor(tensors, "anchors", (min(anchors.numel(), MOST_ANCHORS),), torch.int64)
+    if not ((anchors >= 0) & (anchors < n_rows)).all():
+        raise ValueError(f"tensor 'anchors' has places that are not among its {n_rows} points")
+    return anchors
 
 
 def _describe_scaling(side: str, scaling: Scaling) -> dict[str, Array]:

@@ -24,6 +24,7 @@ from finemorphs.estimators._members import KernelModel, Member
 from finemorphs.estimators._model import Model
 from finemorphs.estimators._program_warps import undo_warp, warp
 from finemorphs.estimators._tape import Tape, Value
+from finemorphs.kernel_regression import Scales
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo
 
@@ -38,9 +39,7 @@ def record(members: Sequence[Member], flat: bool, probabilities: bool) -> Tape:
     tape = Tape()
     table = tape.add("Double", Value(tape, "X"))
     first, *others = (_model(member.model, table) * member.weight for member in members)
-    result = first
-    for other in others:
-        result = result + other
+    result = sum(others, start=first)
     if flat:
         result = result @ np.ones(1)
     tape.add("Single", tape.add("Softmax", result) if probabilities else result)
@@ -103,28 +102,32 @@ def _kernel(kernel: Kernel, squares: Value) -> Value:
 
 
 def _kernel_regression(model: KernelModel, x: Value) -> Value:
-    """sum_j k(x, x_j) c_j with the kernel of :mod:`finemorphs.kernel_regression`."""
+    """sum_j k(x, x_j) c_j / max(1, V(x)), as in :mod:`finemorphs.kernel_regression`."""
     regression, scales = model.regression, model.regression.scales
-    points = regression.points.cpu().double().numpy()
+    points: Array = regression.points.cpu().double().numpy()
+    coefficients: Array = regression.coefficients.cpu().double().numpy()
+    values: Value = _sum_of_kernels(scales, x, points) @ coefficients
+    if not len(regression.anchors):
+        return values
+    anchors = points[regression.anchors.cpu().numpy()]
+    white = _sum_of_kernels(scales, x, anchors) @ regression.whitener.cpu().numpy().T
+    linear, smooth, rough = (float(part) for part in scales.parts)
+    own = (x * x) @ np.full((points.shape[1], 1), linear) + (smooth + rough)
+    variance = own + (white * white) @ np.full((len(anchors), 1), -1.0)
+    doubt = (variance + -1.0).relu() + 1.0
+    return values * (-doubt.log()).exp()
+
+
+def _sum_of_kernels(scales: Scales, x: Value, points: Array) -> Value:
+    """k(x, x_j) for all points."""
     linear, smooth, rough = (float(part) for part in scales.parts)
     r = _squared_distances(x * scales.smooth, points * scales.smooth).sqrt()
     kernel = (x @ points.T) * linear + ((r * (1 / 3) + 1.0) * r + 1.0) * (-r).exp() * smooth
     one = np.eye(points.shape[1])
-    q = None
-    for j, scale in enumerate(scales.rough):
-        delta = x @ (scale * one[:, j : j + 1]) + -scale * points[:, j]
-        size = delta.relu() + (-delta).relu()
-        q = size if q is None else q + size
-    assert q is not None
-    coefficients: Array = regression.coefficients.cpu().double().numpy()
-    return _bounded((kernel + (-q).exp() * rough) @ coefficients, regression.bounds)
-
-
-def _bounded(values: Value, bounds: Tensor) -> Value:
-    """max(lowest, min(values, highest)); as it is where there are no bounds."""
-    if not bounds.isfinite().all():
-        return values
-    lowest, highest = bounds.cpu().double().numpy()
-    below: Value = -(-values + highest).relu() + highest
-    result: Value = (below + -lowest).relu() + lowest
-    return result
+    deltas = (
+        x @ (scale * one[:, j : j + 1]) + -scale * points[:, j]
+        for j, scale in enumerate(scales.rough)
+    )
+    first, *others = (delta.relu() + (-delta).relu() for delta in deltas)
+    q: Value = sum(others, start=first)
+    return kernel + (-q).exp() * rough
