@@ -14,7 +14,7 @@ from finemorphs.engines import choose_engine
 from finemorphs.estimators import _path, _selection
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
-from finemorphs.estimators._path import Point, Step, judged_walk, mean_error, search, walk
+from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
 
@@ -48,7 +48,8 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
         np.testing.assert_array_equal(multiples[walked], PATH[: walked.sum()])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
-    kept = folds == 2
+    kept = folds == 2  # the chosen path, to the level behind its best one in the first fold
+    assert kept.any()
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     sequence = model.model_.sequence
     chosen = {(d.kernel.order, a.ridge) for d in sequence.diffeos for a in sequence.affines}
@@ -154,7 +155,7 @@ def test_a_path_far_behind_a_rival_is_left(rival, errors, table, monkeypatch):
 def test_other_folds_walk_to_the_level_behind_the_best():
     def path(*errors):
         points = [Point(Step(k, 1), None, None, error) for k, error in enumerate(errors)]
-        return [step.multiple for step in _flows._Walk({}, points, 0).path]
+        return [step.multiple for step in Trial({}, points).path]
 
     assert path(0.5, 0.4, 0.6, 0.7) == [0, 1, 2]
     assert path(0.5, 0.4, 0.3) == [0, 1, 2]

@@ -151,6 +151,12 @@ class Trial:
         return min(self.points, key=lambda point: point.error)
 
     @property
+    def path(self) -> list[Step]:
+        """Its steps, to the one behind the best: what other folds take."""
+        best = int(np.argmin([point.error for point in self.points]))
+        return [point.step for point in self.points[: best + 2]]
+
+    @property
     def stopped(self) -> str:
         """Why the path was left early, if it was."""
         return stop_reason(self.points[-1].fit)

@@ -78,31 +78,27 @@ def choose_noise(
             hopeful = [trial for trial in trials if trial.best.error <= near]
             trials += [attempt(trial.options | {"ridge": _other_ridge(trial)}) for trial in hopeful]
         chosen = _chosen(trials)
-        path = [point.step for point in chosen.points]
-        errors = np.array([point.error for point in chosen.points])
-        for fold in more:
-            points = list(judged_walk(twin(chosen.options), data, fold, path))
-            errors += [point.error for point in _whole(Trial(chosen.options, points)).points]
+        path = chosen.path
+        others = [list(judged_walk(twin(chosen.options), data, fold, path)) for fold in more]
+        folds = [chosen, *(_whole(Trial(chosen.options, points)) for points in others)]
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
-    errors /= 1 + len(more)
+    judged = [[point.error for point in trial.points[: len(path)]] for trial in folds]
+    errors = np.mean(judged, axis=0)
     evaluations = 0
     for _, fit in walk(twin(chosen.options), X, y, weights, path[: errors.argmin() + 1]):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break
     fit.n_evaluations_ = evaluations
-    table = [
-        (
-            trial.options.get("kernel_order", estimator.kernel_order),
-            float(np.mean(trial.options.get("ridge", estimator.ridge))),
-            point.step.multiple,
-            errors[k] if trial is chosen else point.error,
-            1 + len(more) if trial is chosen else 1,
-        )
-        for trial in trials
-        for k, point in enumerate(trial.points)
-    ]
+    table = []
+    for trial in trials:
+        order = trial.options.get("kernel_order", estimator.kernel_order)
+        ridge = float(np.mean(trial.options.get("ridge", estimator.ridge)))
+        for k, point in enumerate(trial.points):
+            in_all = trial is chosen and k < len(path)
+            error = (errors[k], len(folds)) if in_all else (point.error, 1)
+            table.append((order, ridge, point.step.multiple, *error))
     return fit, np.array(table, dtype=float)
 
 

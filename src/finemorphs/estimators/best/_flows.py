@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from finemorphs.estimators._members import Member
-from finemorphs.estimators._path import Point, Step, Trial, judged_walk, search
+from finemorphs.estimators._path import Point, Trial, judged_walk, search
 from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.training import Progress
 
@@ -51,12 +51,6 @@ class _Walk(Trial):
     """A trial, and its fold."""
 
     fold: int
-
-    @property
-    def path(self) -> list[Step]:
-        """Its steps, to the one behind the best: what other folds take."""
-        best = int(np.argmin([point.error for point in self.points]))
-        return [point.step for point in self.points[: best + 2]]
 
 
 def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
