@@ -261,18 +261,18 @@ def _negative_likelihood(
     alpha = torch.cholesky_solve(y, factor)
     n_responses = y.shape[1]
     value = 0.5 * (y * alpha).sum() + n_responses * factor.diagonal().log().sum()
-    weight = 0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)
-    by_part = [(weight * part).sum() for part in (linear, smooth, rough)]
+    weight = (0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)).contiguous()
+    by_part = [weight.ravel().dot(part.ravel()) for part in (linear, smooth, rough)]
+    by_noise = scales.noise * (weight.diagonal() / weights).sum()
     # d smooth / d log v_j = -s_1 (1 + r)/3 e^-r v_j^2 (x_j - x'_j)^2, summed as a quadratic form
     slope = weight * (scales.parts[1] * (1 + r) / 3 * torch.exp(-r))
     forms = 2 * ((slope.sum(1)[:, None] * x.square()).sum(0) - (x * (slope @ x)).sum(0))
     by_smooth = -torch.as_tensor(scales.smooth**2).to(x) * forms
-    steep = weight * rough
+    steep, gaps = weight.mul_(rough).ravel(), torch.empty_like(rough)
     by_rough = [
-        -scale * (steep * (x[:, j, None] - x[None, :, j]).abs_()).sum()
-        for j, scale in enumerate(scales.rough)
+        -scale * steep.dot(torch.sub(column[:, None], column, out=gaps).abs_().ravel())
+        for column, scale in zip(x.T, scales.rough, strict=True)
     ]
-    by_noise = scales.noise * (weight.diagonal() / weights).sum()
     gradient = torch.stack([*by_part, *by_smooth, *by_rough, by_noise]).cpu().numpy()
     pull = p - start
     return float(value) + 0.5 * _PULL * float(pull @ pull), gradient + _PULL * pull
