@@ -118,7 +118,8 @@ class KernelRegression:
         for rows in self._chunks(x):
             kernel, r, rough = self._kernel(rows)
             values = kernel @ self.coefficients
-            doubt, pull = self._doubt(rows, kernel)
+            doubt, white = self._doubt(rows, kernel)
+            pull = white @ self.whitener
             slope = s.parts[1] * (1 + r) / 3 * torch.exp(-r)
             gradient = []
             for j in range(rows.shape[1]):
@@ -127,6 +128,7 @@ class KernelRegression:
                 terms = terms - rates[j] * torch.sign(delta) * rough
                 change = 2 * s.parts[0] * rows[:, j] - 2 * (terms[:, self.anchors] * pull).sum(1)
                 change = torch.where(doubt > 1, change[:, None], 0.0)
+                # (u / D)' = (u' - u D' / D) / D
                 gradient.append((terms @ self.coefficients - values / doubt * change) / doubt)
             results.append(torch.stack(gradient, dim=2))
         return torch.cat(results).cpu().numpy()
@@ -134,7 +136,9 @@ class KernelRegression:
     @cached_property
     def whitener(self) -> Tensor:
         """R with R^T R = (k(S, S) + tau)^-1, lower triangular."""
-        kernel = self._kernel(self.points[self.anchors])[0][:, self.anchors]
+        anchors = self.points[self.anchors]
+        linear, smooth, _, rough = _parts(self.scales, anchors, anchors)
+        kernel = linear + smooth + rough
         kernel.diagonal().add_(self.scales.noise + _JITTER)
         one = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
         factor = torch.linalg.cholesky(kernel)
@@ -142,12 +146,12 @@ class KernelRegression:
         return inverse
 
     def _doubt(self, rows: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
-        """max(1, V), (m, 1), and (k(S, S) + tau)^-1 k(S, x) of each row, (m, |S|)."""
-        if not len(self.anchors):
-            return kernel.new_ones(len(rows), 1), kernel.new_empty(len(rows), 0)
+        """max(1, V), (m, 1), and R k(S, x) of each row, (m, |S|)."""
         white = kernel[:, self.anchors] @ self.whitener.T
+        if not len(self.anchors):
+            return kernel.new_ones(len(rows), 1), white
         variance = _variance(self.scales, rows) - white.square().sum(1)
-        return variance.clamp(min=1)[:, None], white @ self.whitener
+        return variance.clamp(min=1)[:, None], white
 
     def _chunks(self, x: Array) -> list[Tensor]:
         rows = torch.as_tensor(x).to(self.points)
@@ -206,28 +210,31 @@ def regress(
     )
     linear, smooth, _, rough = _parts(scales, rows, rows)
     covariance = linear.add_(smooth).add_(rough)
+    anchors = _anchors(covariance, scales.noise + _JITTER)
     covariance.diagonal().add_((scales.noise + _JITTER) / w)
     factor = torch.linalg.cholesky(covariance)
     coefficients = torch.cholesky_solve(responses, factor)
-    return KernelRegression(scales, rows, coefficients, _anchors(scales, rows))
+    return KernelRegression(scales, rows, coefficients, anchors)
 
 
-def _anchors(scales: Scales, rows: Tensor) -> Tensor:
-    """The places of S: a Cholesky factor of the kernel, a pivot at a time, the largest first."""
-    variance, noise = _variance(scales, rows), scales.noise + _JITTER
-    factor = rows.new_empty(min(MOST_ANCHORS, len(rows)), len(rows))
+def _anchors(kernel: Tensor, noise: float) -> Tensor:
+    """The places of S: a Cholesky factor of kernel + noise, a pivot at a time, the largest first.
+
+    ``variance`` is V of the rows, given the anchors so far.
+    """
+    variance = kernel.diagonal().clone()
+    factor = kernel.new_empty(min(MOST_ANCHORS, len(kernel)), len(kernel))
     anchors = []
     for k, row in enumerate(factor):
         pivot = int(variance.argmax())
         if k and variance[pivot] <= _KNOWN:
             break
-        linear, smooth, _, rough = _parts(scales, rows[pivot, None], rows)
-        row[:] = (linear + smooth + rough)[0] - factor[:k, pivot] @ factor[:k]
+        row[:] = kernel[pivot] - factor[:k, pivot] @ factor[:k]
         row /= (variance[pivot] + noise).sqrt()
         variance -= row.square()
         variance[pivot] = 0.0
         anchors.append(pivot)
-    return torch.tensor(anchors, device=rows.device)
+    return torch.tensor(anchors, device=kernel.device)
 
 
 def _variance(scales: Scales, rows: Tensor) -> Tensor:
@@ -268,6 +275,7 @@ def _negative_likelihood(
     slope = weight * (scales.parts[1] * (1 + r) / 3 * torch.exp(-r))
     forms = 2 * ((slope.sum(1)[:, None] * x.square()).sum(0) - (x * (slope @ x)).sum(0))
     by_smooth = -torch.as_tensor(scales.smooth**2).to(x) * forms
+    # d rough / d log w_j = -w_j |x_j - x'_j| rough
     steep, gaps = weight.mul_(rough).ravel(), torch.empty_like(rough)
     by_rough = [
         -scale * steep.dot(torch.sub(column[:, None], column, out=gaps).abs_().ravel())

@@ -102,15 +102,15 @@ def _kernel(kernel: Kernel, squares: Value) -> Value:
 
 
 def _kernel_regression(model: KernelModel, x: Value) -> Value:
-    """sum_j k(x, x_j) c_j / max(1, V(x)), as in :mod:`finemorphs.kernel_regression`."""
+    """sum_j k(x, x_j) c_j / max(1, V(x)), V as in :mod:`finemorphs.kernel_regression`."""
     regression, scales = model.regression, model.regression.scales
     points: Array = regression.points.cpu().double().numpy()
     coefficients: Array = regression.coefficients.cpu().double().numpy()
-    values: Value = _sum_of_kernels(scales, x, points) @ coefficients
+    values: Value = _regression_kernel(scales, x, points) @ coefficients
     if not len(regression.anchors):
         return values
     anchors = points[regression.anchors.cpu().numpy()]
-    white = _sum_of_kernels(scales, x, anchors) @ regression.whitener.cpu().numpy().T
+    white = _regression_kernel(scales, x, anchors) @ regression.whitener.cpu().numpy().T
     linear, smooth, rough = (float(part) for part in scales.parts)
     own = (x * x) @ np.full((points.shape[1], 1), linear) + (smooth + rough)
     variance = own + (white * white) @ np.full((len(anchors), 1), -1.0)
@@ -118,8 +118,8 @@ def _kernel_regression(model: KernelModel, x: Value) -> Value:
     return values * (-doubt.log()).exp()
 
 
-def _sum_of_kernels(scales: Scales, x: Value, points: Array) -> Value:
-    """k(x, x_j) for all points."""
+def _regression_kernel(scales: Scales, x: Value, points: Array) -> Value:
+    """k(x, x_j) of :mod:`finemorphs.kernel_regression` for all points."""
     linear, smooth, rough = (float(part) for part in scales.parts)
     r = _squared_distances(x * scales.smooth, points * scales.smooth).sqrt()
     kernel = (x @ points.T) * linear + ((r * (1 / 3) + 1.0) * r + 1.0) * (-r).exp() * smooth

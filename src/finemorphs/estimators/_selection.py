@@ -78,9 +78,10 @@ def choose_noise(
             hopeful = [trial for trial in trials if trial.best.error <= near]
             trials += [attempt(trial.options | {"ridge": _other_ridge(trial)}) for trial in hopeful]
         chosen = _chosen(trials)
-        path = chosen.path
-        others = [list(judged_walk(twin(chosen.options), data, fold, path)) for fold in more]
-        folds = [chosen, *(_whole(Trial(chosen.options, points)) for points in others)]
+        path, folds = chosen.path, [chosen]
+        for fold in more:
+            points = list(judged_walk(twin(chosen.options), data, fold, path))
+            folds.append(_whole(Trial(chosen.options, points)))
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
     judged = [[point.error for point in trial.points[: len(path)]] for trial in folds]
@@ -97,8 +98,8 @@ def choose_noise(
         ridge = float(np.mean(trial.options.get("ridge", estimator.ridge)))
         for k, point in enumerate(trial.points):
             in_all = trial is chosen and k < len(path)
-            error = (errors[k], len(folds)) if in_all else (point.error, 1)
-            table.append((order, ridge, point.step.multiple, *error))
+            error, n_folds = (errors[k], len(folds)) if in_all else (point.error, 1)
+            table.append((order, ridge, point.step.multiple, error, n_folds))
     return fit, np.array(table, dtype=float)
 
 
