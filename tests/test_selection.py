@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
-from finemorphs.estimators import _path, _selection
+from finemorphs.estimators import _base, _path, _selection, _state
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
@@ -38,33 +38,38 @@ def best(table):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    orders, ridges, multiples, errors, folds = model.noise_path_.T
+    orders, ridges, multiples, errors, iterations = model.noise_path_.T
+    assert (iterations == FAST["max_iter"]).all()
     trials = list(dict.fromkeys(zip(orders, ridges, strict=True)))
-    assert trials[:2] == [(3, 1), (1, 1)]
-    assert len(trials) > 2
-    assert set(trials[2:]) <= {(order, ridge) for order in (1, 3) for ridge in (0.25, 4)}
+    assert {(3, 1), (1, 1)} < set(trials)
+    assert set(trials) <= {(order, ridge) for order in (1, 3) for ridge in (0.25, 1, 4)}
     for order, ridge in trials:
-        walked = (orders == order) & (ridges == ridge)
-        np.testing.assert_array_equal(multiples[walked], PATH[: walked.sum()])
+        walked = multiples[(orders == order) & (ridges == ridge)]
+        np.testing.assert_array_equal(walked, PATH[: len(walked)] if ridge >= 1 else PATH[-1:])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
-    kept = folds == 2  # the chosen path, to the level behind its best one in the first fold
-    assert kept.any()
-    assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     sequence = model.model_.sequence
     chosen = {(d.kernel.order, a.ridge) for d in sequence.diffeos for a in sequence.affines}
-    assert chosen == set(zip(orders[kept], ridges[kept], strict=True))
     assert len(chosen) == 1
+    order, ridge = chosen.pop()
+    kept = (orders == order) & (ridges == ridge)
+    assert errors[kept].min() <= errors.min() / 0.99
+    assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
 
 
-def test_a_path_of_an_older_file_has_the_order_that_was_given(table, tmp_path):
+@pytest.mark.parametrize("first", [0, 1], ids=["older", "oldest"])
+def test_a_path_of_an_older_file_has_the_order_that_was_given(first, table, tmp_path, monkeypatch):
     model = FineMorphsRegressor(noise="cv", kernel_order=2, **FAST).fit(*table)
-    path = model.noise_path_
-    model.noise_path_ = path[:, 1:].copy()
+    tensors, header = _state.describe(model)
+    path = tensors.pop("noise_steps")
+    path[:, -1] = 2.0  # folds
+    tensors["noise_path"] = path[:, first:].contiguous()
+    monkeypatch.setattr(_base, "describe", lambda _: (tensors, header))
     model.save(tmp_path / "m.fm")
-    np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, path)
+    path[:, -1] = np.nan
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, path.numpy())
 
 
 @pytest.mark.parametrize(
@@ -82,11 +87,25 @@ def test_cv_keeps_what_was_given(options, orders, ridges, table):
     assert set(model.noise_path_[:, 1]) in ridges
 
 
-@pytest.mark.parametrize(("near", "trials"), [(np.inf, 4), (1.0, 3)])
-def test_cv_tries_ridges_with_kernels_that_are_near_the_best(near, trials, table, monkeypatch):
+@pytest.mark.parametrize(("near", "orders"), [(np.inf, {1, 3}), (1.0, {3})])
+def test_cv_tries_a_strong_ridge_with_kernels_near_the_best(near, orders, table, monkeypatch):
     monkeypatch.setattr(_selection, "_NEAR", near)
-    model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    assert len({tuple(row) for row in model.noise_path_[:, :2]}) == trials
+    rng = np.random.default_rng(1)
+    x, noisy = table[0], rng.standard_normal(len(table[0]))  # the error rises along the path
+    path = FineMorphsRegressor(noise="cv", **FAST).fit(x, noisy).noise_path_
+    assert set(path[path[:, 1] == 4, 0]) == orders
+    assert 0.25 not in path[:, 1]
+
+
+def test_cv_goes_on_with_a_weak_ridge_where_the_error_falls_to_the_end(table):
+    x = table[0]
+    y = np.tanh(9 * x[:, 0]) + x[:, 1]
+    model = FineMorphsRegressor(noise="cv", **FAST).fit(x, y)
+    path = model.noise_path_
+    assert 4 not in path[:, 1]
+    np.testing.assert_array_equal(path[path[:, 1] == 0.25, 2], PATH[-1])
+    assert path[np.argmin(path[:, 3]), 1] == 0.25
+    assert {module.ridge for module in model.model_.sequence.affines} == {0.25}
 
 
 def test_cv_follows_a_rough_response_with_a_rough_kernel():
@@ -97,7 +116,7 @@ def test_cv_follows_a_rough_response_with_a_rough_kernel():
     assert model.model_.sequence.diffeos[0].kernel.order == 1
 
 
-def _searched(errors, table, monkeypatch, most=1000, rival=np.inf, **options):
+def _searched(errors, table, monkeypatch, most=1000, rival=np.inf, weak=None, **options):
     """The steps of a search over four levels whose points have these errors, in their order."""
     x, y = table
     left = iter(errors)
@@ -105,10 +124,11 @@ def _searched(errors, table, monkeypatch, most=1000, rival=np.inf, **options):
     fold = np.arange(60), np.arange(60, 90)
     estimator = FineMorphsRegressor(**{**FAST, **options})
     data, multiples = (x, y[:, None], np.ones(len(x))), [2.0, 1.4, 1.0, 0.7]
-    points = search(estimator, data, fold, multiples, most=most, rival=rival)
+    points = search(estimator, data, fold, multiples, most=most, rival=rival, weak_ridge=weak)
     assert [point.error for point in points] == errors
     assert all(point.prediction.shape == (30, 1) for point in points)
-    return [tuple(point.step) for point in points]
+    assert [point.fit.ridge for point in points] == [point.step.ridge or 1 for point in points]
+    return [tuple(point.step if weak else point.step[:2]) for point in points]
 
 
 def test_a_path_is_left_where_it_leads_away(table, monkeypatch):
@@ -152,14 +172,37 @@ def test_a_path_far_behind_a_rival_is_left(rival, errors, table, monkeypatch):
     assert [multiple for multiple, _ in steps] == [2.0, 1.4, 1.0, 0.7][: len(steps)]
 
 
-def test_other_folds_walk_to_the_level_behind_the_best():
-    def path(*errors):
-        points = [Point(Step(k, 1), None, None, error) for k, error in enumerate(errors)]
-        return [step.multiple for step in Trial({}, points).path]
+@pytest.mark.parametrize(
+    ("errors", "weak_steps"),
+    [
+        ([1.0, 0.99, 0.98, 0.97, 0.8, 0.79], 2),
+        ([1.0, 0.99, 0.98, 0.97, 0.99], 1),
+        ([1.0, 0.99, 0.96, 0.97], 0),
+        ([1.0, 0.99, 1.1], 0),
+    ],
+    ids=["gains", "gains nothing", "best before the end", "left before the end"],
+)
+def test_a_path_that_is_best_at_its_end_goes_on_with_a_weak_ridge(
+    errors, weak_steps, table, monkeypatch
+):
+    monkeypatch.setattr(_path, "_ITERATIONS", 2)
+    monkeypatch.setattr(_path, "_TOLERANCE", 0.0)
+    monkeypatch.setattr(_path, "_PAYS", 0.9)
+    steps = _searched(errors, table, monkeypatch, most=6, weak=0.5, tol=0.0)
+    levels = [(multiple, 2, None) for multiple in (2.0, 1.4, 1.0, 0.7)]
+    weak = [(0.7, 2, 0.5), (0.7, 4, 0.5)][:weak_steps]
+    assert steps == levels[: len(steps) - weak_steps] + weak
 
-    assert path(0.5, 0.4, 0.6, 0.7) == [0, 1, 2]
-    assert path(0.5, 0.4, 0.3) == [0, 1, 2]
-    assert path(0.5) == [0]
+
+def test_a_trial_knows_the_path_to_its_best_point_and_behind():
+    def path(*errors, behind):
+        points = [Point(Step(k, 1), None, None, error) for k, error in enumerate(errors)]
+        return [step.multiple for step in Trial({}, points).path(behind)]
+
+    assert path(0.5, 0.4, 0.6, 0.7, behind=0) == [0, 1]
+    assert path(0.5, 0.4, 0.6, 0.7, behind=1) == [0, 1, 2]
+    assert path(0.5, 0.4, 0.3, behind=1) == [0, 1, 2]
+    assert path(0.5, behind=1) == [0]
 
 
 def test_steps_that_are_given_are_walked_to_the_end(table, monkeypatch):

@@ -98,10 +98,14 @@ def stop_reason(fitted: FineMorphsRegressor) -> str:
 
 
 class Step(NamedTuple):
-    """A part of a path: so many iterations at a multiple of the estimated noise level."""
+    """A part of a path: so many iterations at a multiple of the estimated noise level.
+
+    ``ridge`` takes the place of the estimator's, if there is one.
+    """
 
     multiple: float
     iterations: int
+    ridge: float | None = None
 
 
 def walk(
@@ -116,6 +120,7 @@ def walk(
     for step in path:
         twin = estimator._twin(
             **_ALONE,
+            ridge=estimator.ridge if step.ridge is None else step.ridge,
             noise=step.multiple * level.sigma,
             warm_start=True,
             tol=max(estimator.tol, _TOLERANCE),
@@ -146,15 +151,18 @@ class Trial:
     points: list[Point]
 
     @property
-    def best(self) -> Point:
-        """The point with the least error."""
-        return min(self.points, key=lambda point: point.error)
+    def place(self) -> int:
+        """Where on the path the error is least."""
+        return int(np.argmin([point.error for point in self.points]))
 
     @property
-    def path(self) -> list[Step]:
-        """Its steps, to the one behind the best: what other folds take."""
-        best = int(np.argmin([point.error for point in self.points]))
-        return [point.step for point in self.points[: best + 2]]
+    def best(self) -> Point:
+        """The point with the least error."""
+        return self.points[self.place]
+
+    def path(self, behind: int = 0) -> list[Step]:
+        """Its steps, to the best one and so many behind it."""
+        return [point.step for point in self.points[: self.place + 1 + behind]]
 
     @property
     def stopped(self) -> str:
@@ -185,14 +193,17 @@ def search(
     multiples: Sequence[float],
     most: int = _ITERATIONS,
     rival: float = math.inf,
+    weak_ridge: float | None = None,
 ) -> list[Point]:
     """The points of a path that is found on the way, to where it leads away from the best one.
 
     A level takes ``most`` iterations at most, and no more than the estimator's ``max_iter``.
     ``rival`` is the error of another path at its first level; a path far behind it is left.
+    ``weak_ridge``, if there is one, is what the path goes on with at its last level if that is
+    the best one.
     """
     points: list[Point] = []
-    steps = _steps(multiples, points, min(most, estimator.max_iter))
+    steps = _steps(multiples, points, min(most, estimator.max_iter), weak_ridge)
     for point in judged_walk(estimator, data, fold, steps):
         points.append(point)
         if point.error > min(_WORSE * min(p.error for p in points), _BEHIND * rival):
@@ -200,16 +211,26 @@ def search(
     return points
 
 
-def _steps(multiples: Sequence[float], points: list[Point], most: int) -> Iterator[Step]:
-    """A step at each level, and more of them, each twice as long, where they pay.
-
-    They do if the error has fallen in the last step, and the fit was not at its end.
-    """
+def _steps(
+    multiples: Sequence[float], points: list[Point], most: int, weak_ridge: float | None
+) -> Iterator[Step]:
+    """The levels, and the last one again with a weak ridge if it is the best."""
     for multiple in multiples:
-        taken, length = 0, min(_ITERATIONS, most)
-        while taken + length <= most:
-            yield Step(multiple, length)
-            taken, length = taken + length, 2 * length
-            *before, last = points
-            if not before or last.fit.converged_ or last.error > _PAYS * before[-1].error:
-                break
+        yield from _level(Step(multiple, most), points)
+    best = min(points, key=lambda point: point.error)
+    if weak_ridge is not None and best.step.multiple == multiples[-1]:
+        yield from _level(Step(multiples[-1], most, weak_ridge), points)
+
+
+def _level(step: Step, points: list[Point]) -> Iterator[Step]:
+    """The iterations of a step in parts, each twice as long as the last, as long as they pay.
+
+    They do if the error has fallen in the last part, and the fit was not at its end.
+    """
+    taken, length = 0, min(_ITERATIONS, step.iterations)
+    while taken + length <= step.iterations:
+        yield step._replace(iterations=length)
+        taken, length = taken + length, 2 * length
+        *before, last = points
+        if not before or last.fit.converged_ or last.error > _PAYS * before[-1].error:
+            break

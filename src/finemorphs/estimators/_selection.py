@@ -1,9 +1,9 @@
 """Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
 ``noise="cv"``: fits along a path of noise levels (:mod:`._path`) are judged on rows held out, and
-the model that is kept walks the same path to the best level. With the level go the kernel's order
-and the ridge: where the first affine module may grow, it spreads the rows apart until each is
-fitted by itself, at any level of noise.
+the model that is kept walks the same path to the best level, on all rows. With the level go the
+kernel's order and the ridge: where the first affine module may grow, it spreads the rows apart
+until each is fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 
 from finemorphs._typing import Array
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._path import (
     Clock,
     Folds,
+    Point,
     Step,
     Trial,
     judged_walk,
@@ -32,12 +34,11 @@ __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
-_WEAK, _STRONG = 0.25, 4.0  # ridges, of which one is tried beside the default
-_NEAR = 1.05  # times the least mean squared error: another ridge is tried with such a kernel too
+_WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
+_NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
+_HELD_OUT = 0.2  # share of the rows
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
-_FOLDS = Folds(small=5, up_to=2000, large=1, held_out=0.2)
-_N_FOLDS = 2  # of these are used at most
 _WARP_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
 _WORTH = 0.99  # what is chosen has to lower the mean squared error to this share,
 _SLIGHT = 1e-4  # and a warp by more than this share of the variance
@@ -52,55 +53,55 @@ def choose_noise(
 ) -> tuple[FineMorphsRegressor, Array]:
     """A twin trained on all rows to the best kernel, ridge and level, and what was tried.
 
-    In the first fold a rough kernel is tried beside the default one, then another ridge with the
-    better of them, or with both if they are near; what the user has given stays. The level is the
-    best one over all folds. The rows of the table are the steps, its columns the kernel's order,
-    the ridge, the multiple, the error on rows held out, and the number of folds that it is a mean
-    of. Where the search is ended from outside, the twin is what it had reached, on the rows of a
-    fold, and the table is empty.
+    A rough kernel is tried beside the default one. Where the error falls to the end of a path, it
+    goes on with a weak ridge; else a strong one is tried, with the better kernel, or with both if
+    they are near. What the user has given stays. The rows of the table are the steps, its columns
+    the kernel's order, the ridge, the multiple, the error on rows held out, and the iterations.
+    Where the search is ended from outside, the twin is what it had reached, without the rows held
+    out, and the table is empty.
     """
     clock = Clock(estimator.max_time)
-    data = X, y, weights
-    first, *more = _FOLDS.split(len(X), rng)[:_N_FOLDS]
+    seed = int(rng.integers(2**31))
+    train, test = train_test_split(np.arange(len(X)), test_size=_HELD_OUT, random_state=seed)
+    ridge_is_free = estimator._is_default("ridge")
 
     def twin(options: dict[str, Any]) -> FineMorphsRegressor:
         return estimator._twin(**options, max_time=clock.left())
 
-    def attempt(options: dict[str, Any]) -> Trial:
-        return _whole(Trial(options, search(twin(options), data, first, PATH, most=_MOST)))
+    def attempt(weak_ridge: float | None = None, **options: Any) -> Trial:
+        data, fold = (X, y, weights), (train, test)
+        points = search(twin(options), data, fold, PATH, most=_MOST, weak_ridge=weak_ridge)
+        return _whole(Trial(options, points))
 
     try:
-        trials = [attempt({})]
+        weak = _WEAK if ridge_is_free else None
+        trials = [attempt(weak)]
         if estimator.kernel == "matern" and estimator._is_default("kernel_order"):
-            trials.append(attempt({"kernel_order": _ROUGH}))
-        if estimator._is_default("ridge"):
+            trials.append(attempt(weak, kernel_order=_ROUGH))
+        if ridge_is_free:
             near = _NEAR * min(trial.best.error for trial in trials)
-            hopeful = [trial for trial in trials if trial.best.error <= near]
-            trials += [attempt(trial.options | {"ridge": _other_ridge(trial)}) for trial in hopeful]
-        chosen = _chosen(trials)
-        path, folds = chosen.path, [chosen]
-        for fold in more:
-            points = list(judged_walk(twin(chosen.options), data, fold, path))
-            folds.append(_whole(Trial(chosen.options, points)))
+            trials += [
+                attempt(**trial.options, ridge=_STRONG)
+                for trial in trials
+                if trial.best.error <= near and trial.best.step.multiple > PATH[-1]
+            ]
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
-    judged = [[point.error for point in trial.points[: len(path)]] for trial in folds]
-    errors = np.mean(judged, axis=0)
+    chosen = _chosen(trials)
     evaluations = 0
-    for _, fit in walk(twin(chosen.options), X, y, weights, path[: errors.argmin() + 1]):
+    for _, fit in walk(twin(chosen.options), X, y, weights, chosen.path()):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break
     fit.n_evaluations_ = evaluations
-    table = []
-    for trial in trials:
-        order = trial.options.get("kernel_order", estimator.kernel_order)
-        ridge = float(np.mean(trial.options.get("ridge", estimator.ridge)))
-        for k, point in enumerate(trial.points):
-            in_all = trial is chosen and k < len(path)
-            error, n_folds = (errors[k], len(folds)) if in_all else (point.error, 1)
-            table.append((order, ridge, point.step.multiple, error, n_folds))
-    return fit, np.array(table, dtype=float)
+    return fit, np.array([_row(point) for trial in trials for point in trial.points])
+
+
+def _row(point: Point) -> list[float]:
+    """What the table says of a step."""
+    step, fit = point.step, point.fit
+    ridge = float(np.mean(fit.ridge))
+    return [fit.kernel_order, ridge, step.multiple, point.error, step.iterations]
 
 
 def _whole(trial: Trial) -> Trial:
@@ -117,11 +118,6 @@ def _chosen(trials: list[Trial]) -> Trial:
         if trial.best.error < _WORTH * best.best.error:
             best = trial
     return best
-
-
-def _other_ridge(trial: Trial) -> float:
-    """A weak one if the error falls to the end of the path, else a strong one."""
-    return _WEAK if trial.best.step.multiple == PATH[-1] else _STRONG
 
 
 def fit_members(

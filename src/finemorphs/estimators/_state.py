@@ -59,7 +59,7 @@ def describe(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     history = {f"history.{name}": column for name, column in estimator.history_.items()}
     tensors |= {name: torch.from_numpy(np.array(column)) for name, column in history.items()}
     if hasattr(estimator, "noise_path_"):
-        tensors["noise_path"] = torch.from_numpy(estimator.noise_path_)
+        tensors["noise_steps"] = torch.from_numpy(estimator.noise_path_)
     for name in ("conformity_scores", "residual"):
         if hasattr(estimator, f"{name}_"):
             tensors[name] = torch.from_numpy(np.array(getattr(estimator, f"{name}_")))
@@ -111,7 +111,7 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     if "residual" in tensors:
         check_tensor(tensors, "residual", (n_responses,), torch.float64)
         estimator.residual_ = tensors["residual"].numpy()
-    if "noise_path" in tensors:
+    if "noise_steps" in tensors or "noise_path" in tensors:
         estimator.noise_path_ = _restore_noise_path(tensors, estimator.kernel_order)
     if is_classifier(estimator):
         estimator.classes_ = restore_classes(field(header, "classes", dict), n_responses)
@@ -170,12 +170,25 @@ def _restore_member(
 
 
 def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
-    """The path of noise levels; older files have no column of orders, all being the given one."""
-    path = tensors["noise_path"]
-    is_older = path.shape[1:] == (4,)
-    wanted = (*path.shape[:1], 4 if is_older else 5)
-    check_tensor(tensors, "noise_path", wanted, torch.float64)
-    return np.insert(path.numpy(), 0, kernel_order, axis=1) if is_older else path.numpy()
+    """The path of noise levels.
+
+    Older files have the number of folds where now the iterations are, and the oldest no column of
+    orders, all being the given one.
+    """
+    if "noise_steps" in tensors:
+        return _restore_table(tensors, "noise_steps", 5)
+    oldest = tensors["noise_path"].shape[1:] == (4,)
+    path = _restore_table(tensors, "noise_path", 4 if oldest else 5)
+    path = np.insert(path, 0, kernel_order, axis=1) if oldest else path.copy()
+    path[:, -1] = np.nan
+    return path
+
+
+def _restore_table(tensors: dict[str, Tensor], name: str, n_columns: int) -> Array:
+    """A matrix with so many columns, of as many rows as it has."""
+    table = tensors[name]
+    check_tensor(tensors, name, (*table.shape[:1], n_columns), torch.float64)
+    return table.numpy()
 
 
 def _restore_scores(tensors: dict[str, Tensor], n_responses: int) -> Array:

@@ -73,7 +73,7 @@ def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress
         for fold in range(1, len(task.splits)):
             if stopped:
                 break
-            take = partial(judged_walk, path=trial.path)
+            take = partial(judged_walk, path=trial.path(behind=1))
             walks.append(_walk(task, trial.options, fold, take, progress))
             stopped = walks[-1].stopped
         candidate, first = _candidate(task, walks)
