@@ -56,7 +56,7 @@ def choose_noise(
     A rough kernel is tried beside the default one. Where the error falls to the end of a path, it
     goes on with a weak ridge; else a strong one is tried, with the better kernel, or with both if
     they are near. What the user has given stays. The rows of the table are the steps, its columns
-    the kernel's order, the ridge, the multiple, the error on rows held out, and the iterations.
+    the kernel's order, the ridge, the multiple, the error on rows held out, and the evaluations.
     Where the search is ended from outside, the twin is what it had reached, without the rows held
     out, and the table is empty.
     """
@@ -99,9 +99,9 @@ def choose_noise(
 
 def _row(point: Point) -> list[float]:
     """What the table says of a step."""
-    step, fit = point.step, point.fit
+    fit = point.fit
     ridge = float(np.mean(fit.ridge))
-    return [fit.kernel_order, ridge, step.multiple, point.error, step.iterations]
+    return [fit.kernel_order, ridge, point.step.multiple, point.error, fit.n_evaluations_]
 
 
 def _whole(trial: Trial) -> Trial:

@@ -172,7 +172,7 @@ def _restore_member(
 def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
     """The path of noise levels.
 
-    Older files have the number of folds where now the iterations are, and the oldest no column of
+    Older files have the number of folds where now the evaluations are, and the oldest no column of
     orders, all being the given one.
     """
     if "noise_steps" in tensors:

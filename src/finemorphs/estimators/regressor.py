@@ -142,7 +142,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     noise_path_ : ndarray of shape (n_rows, 5)
         With ``noise="cv"``, a row a step: the kernel's order, the ridge, the multiple of the
         estimated sigma, the mean squared error on rows held out, as a share of the variance, and
-        the most iterations it might take. A level that was gone on with has several rows.
+        the evaluations of objective and gradient. A level that was gone on with has several rows.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold and their weight, the
         numbers that the model holds, and the kernel evaluations that a prediction takes.
