@@ -76,7 +76,7 @@ def test_agrees_with_the_reference_for_every_kernel(engine, kernel, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("dim", [1, 2, 9, 20, 33, 70])
+@pytest.mark.parametrize("dim", [1, 2, 9, 20, 33, 70, 260])
 def test_agrees_with_the_reference_in_every_dimension(engine, dim, dtype):
     kernel = Kernel(width=0.5 * dim**0.5)
     assert_agrees(engine, kernel, problem(100, 130, dim, dtype), TOLERANCE[dtype])

@@ -34,7 +34,7 @@ from finemorphs.kernels import Kernel
 
 __all__ = ["CPUEngine"]
 
-_LARGEST_DIM = 64  # beyond it the registers are far too few, and matrix products win
+_LARGEST_DIM = 256  # beyond it compiling takes more than half a minute
 _PARTIAL_BYTES = 2**25  # for the partial sums of one pass
 _SMALL = 300_000  # numbers in pairs, n n_S (d + 8), under which a second thread does not pay
 _BLOCK_PAIRS = 2**21  # pairs that are in memory at a time, where dim > _LARGEST_DIM
@@ -88,7 +88,7 @@ class CPUEngine(Engine):
         return one_torch_thread()
 
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
-        """Whether a first call with these has to compile, which takes a second or less."""
+        """Whether a first call with these has to compile, which takes seconds: 3 in 64 dimensions, 30 in 256."""
         if dim > _LARGEST_DIM:
             return False
         needed: list[Recipe | Support] = [Support(name, dtype) for name in ("pack", "collect")]
