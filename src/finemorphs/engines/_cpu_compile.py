@@ -1,8 +1,8 @@
 """From a pass to machine code: compiled once for a process, kept on disk for the next.
 
-Compiling a pass takes a tenth of a second in a few dimensions, seconds in many. Its object code goes to ``$FINEMORPHS_CACHE_DIR``,
-or to ``finemorphs`` in the user's cache directory; a directory that cannot be written, or a
-file that is damaged, costs only that.
+Compiling a pass takes a tenth of a second in a few dimensions, seconds in many. Its object code
+goes to ``$FINEMORPHS_CACHE_DIR``, or to ``finemorphs`` in the user's cache directory; a directory
+that cannot be written, or a file that is damaged, costs only that.
 """
 
 from __future__ import annotations
