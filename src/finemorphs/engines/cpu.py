@@ -88,7 +88,7 @@ class CPUEngine(Engine):
         return one_torch_thread()
 
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
-        """Whether a first call with these has to compile: seconds, 3 in 64 dimensions, 30 in 256."""
+        """Whether a first call has to compile, for 3 seconds in 64 dimensions, for 30 in 256."""
         if dim > _LARGEST_DIM:
             return False
         needed: list[Recipe | Support] = [Support(name, dtype) for name in ("pack", "collect")]
