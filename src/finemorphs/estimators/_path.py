@@ -153,7 +153,7 @@ class Trial:
     @property
     def place(self) -> int:
         """Where on the path the error is least."""
-        return int(np.argmin([point.error for point in self.points]))
+        return min(range(len(self.points)), key=lambda k: self.points[k].error)
 
     @property
     def best(self) -> Point:
