@@ -54,7 +54,7 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     assert len(chosen) == 1
     order, ridge = chosen.pop()
     kept = (orders == order) & (ridges == ridge)
-    assert errors[kept].min() <= errors.min() / 0.99
+    assert errors[kept].min() <= errors.min() / _selection._WORTH
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)

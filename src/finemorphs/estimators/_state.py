@@ -107,7 +107,7 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     estimator.history_ = _restore_history(tensors, estimator.n_iter_)
     n_responses = len(estimator.model_.y_scaling.mean)
     if "conformity_scores" in tensors:
-        estimator.conformity_scores_ = _restore_scores(tensors, n_responses)
+        estimator.conformity_scores_ = _restore_table(tensors, "conformity_scores", n_responses)
     if "residual" in tensors:
         check_tensor(tensors, "residual", (n_responses,), torch.float64)
         estimator.residual_ = tensors["residual"].numpy()
@@ -189,12 +189,6 @@ def _restore_table(tensors: dict[str, Tensor], name: str, n_columns: int) -> Arr
     table = tensors[name]
     check_tensor(tensors, name, (*table.shape[:1], n_columns), torch.float64)
     return table.numpy()
-
-
-def _restore_scores(tensors: dict[str, Tensor], n_responses: int) -> Array:
-    scores = tensors["conformity_scores"]
-    check_tensor(tensors, "conformity_scores", (scores.shape[0], n_responses), torch.float64)
-    return scores.numpy()
 
 
 def _restore_history(tensors: dict[str, Tensor], length: int) -> dict[str, Array]:
