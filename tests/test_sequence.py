@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -86,11 +88,14 @@ def test_canonical_is_not_longer_than_the_letters_with_their_powers(letters):
 
 @given(letters_of_sequences, st.data())
 def test_case_and_spaces_do_not_matter(letters, data):
-    spelt = "".join(
-        data.draw(st.sampled_from([c, c.lower(), f" {c}", f"{c}\n"])) for c in canonical(letters)
-    )
-    # a space inside a number would join its digits all the same
+    tokens = re.findall(r"\d+|.", canonical(letters))
+    spelt = "".join(data.draw(st.sampled_from([t, t.lower(), f" {t}", f"{t}\n"])) for t in tokens)
     assert parse(spelt) == letters
+
+
+def test_a_space_does_not_join_two_numbers():
+    with pytest.raises(SequenceError, match="cannot be read at ' '"):
+        parse("A^1 0")
 
 
 @given(st.text(max_size=30) | st.text("ADad()^*23 ²⁰9", max_size=30))
