@@ -16,7 +16,7 @@ from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
-from finemorphs.estimators.best import _flows, _simplex_least_squares, _task
+from finemorphs.estimators.best import _flows, _kernels, _simplex_least_squares, _task
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -423,6 +423,35 @@ def test_best_keeps_warps_that_were_given(table):
 def test_best_ends_by_its_time_and_says_so(table):
     model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
     assert "time limit" in model.status_
+    assert not model.converged_
+    assert np.isfinite(model.predict(table[0])).all()
+
+
+def test_best_leaves_kernels_that_it_has_no_time_for(table):
+    model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
+    names = [candidate["name"] for candidate in model.selection_["candidates"]]
+    assert sum("kernels" in name for name in names) == 1
+
+
+@pytest.mark.parametrize("pressed_in", [1, 2])
+def test_ctrl_c_while_the_best_preset_fits_kernels(table, monkeypatch, pressed_in):
+    fit_one, begun = _kernels._kernel, []
+
+    def interrupted(*arguments):
+        begun.append(arguments)
+        if len(begun) == pressed_in:
+            raise KeyboardInterrupt
+        return fit_one(*arguments)
+
+    monkeypatch.setattr(_kernels, "_kernel", interrupted)
+    model = FineMorphsRegressor(preset="best", **FAST)
+    if pressed_in == 1:  # there is nothing to keep
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*table)
+        return
+    model.fit(*table)
+    assert len(begun) == 2
+    assert model.status_ == "Interrupted by the user."
     assert not model.converged_
     assert np.isfinite(model.predict(table[0])).all()
 

@@ -277,7 +277,7 @@ def test_max_time_ends_it(calls):
     objective, theta = problem()
     training = train(objective, theta, settings(target=0.0, max_time=0.0))
     assert len(calls) == len(training.records) == 1
-    assert training.status == "The time limit of 0 seconds was reached."
+    assert training.status == "The time limit was reached."
     assert not training.converged
 
 

@@ -4,9 +4,10 @@ from finemorphs.training.checkpoint import Checkpoint
 from finemorphs.training.history import Callback, Record, as_table
 from finemorphs.training.noise import NoiseLevel, estimate_noise
 from finemorphs.training.progress import Progress
-from finemorphs.training.rounds import Settings, Training, train
+from finemorphs.training.rounds import INTERRUPTED, Settings, Training, train
 
 __all__ = [
+    "INTERRUPTED",
     "Callback",
     "Checkpoint",
     "NoiseLevel",

@@ -25,7 +25,9 @@ from finemorphs.training.checkpoint import Checkpoint
 from finemorphs.training.history import Callback, Record
 from finemorphs.training.state import Ended, State
 
-__all__ = ["Settings", "Training", "train"]
+__all__ = ["INTERRUPTED", "Settings", "Training", "train"]
+
+INTERRUPTED = "Interrupted by the user."
 
 _MAX_ROUNDS = 10
 _SHRINK = 1.4
@@ -91,7 +93,7 @@ def train(
     except KeyboardInterrupt:
         if run.evaluation is None:
             raise
-        run.status, run.converged, interrupted = "Interrupted by the user.", False, True
+        run.status, run.converged, interrupted = INTERRUPTED, False, True
         run.save_interrupted()
     assert run.evaluation is not None
     return Training(
@@ -293,7 +295,7 @@ class _Run:
             return "A callback ended the training."
         max_time = self.settings.max_time
         if max_time is not None and time.perf_counter() - self._called > max_time:
-            return f"The time limit of {max_time:g} seconds was reached."
+            return "The time limit was reached."
         max_memory = self.settings.max_memory
         if max_memory is not None and self._memory() > max_memory:
             return f"The memory limit of {size_text(max_memory)} was reached."

@@ -23,7 +23,7 @@ from finemorphs.estimators._members import Member
 from finemorphs.estimators.best._flows import fit_flows
 from finemorphs.estimators.best._kernels import fit_kernels
 from finemorphs.estimators.best._task import Candidate, Task
-from finemorphs.training import Progress
+from finemorphs.training import INTERRUPTED, Progress
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -52,8 +52,9 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
     estimator._adopt(flows.first)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members)
-    if flows.stopped:
-        estimator.status_, estimator.converged_ = flows.stopped, False
+    stopped = INTERRUPTED if task.interrupted else flows.stopped
+    if stopped:
+        estimator.status_, estimator.converged_ = stopped, False
 
 
 def _weigh(task: Task, candidates: list[Candidate]) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import product
+
 import numpy as np
 
 from finemorphs._typing import Array
@@ -20,15 +23,24 @@ _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 
 
 def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
-    """The response's warp and the candidates with it, one for each warp of the inputs."""
-    trials: dict[str, list[Candidate]] = {}
-    for response_warp in task.response_warps:
-        trials[response_warp] = []
-        for input_warp in task.input_warps:
+    """The response's warp and the candidates with it, one for each warp of the inputs.
+
+    There is always one; the others are left where time is over or the user interrupts.
+    """
+    trials: defaultdict[str, list[Candidate]] = defaultdict(list)
+    for response_warp, input_warp in product(task.response_warps, task.input_warps):
+        if trials and task.clock.is_over():
+            break
+        try:
             candidate = _kernel(task, input_warp, response_warp)
-            trials[response_warp].append(candidate)
-            error = task.error(candidate.out_of_fold) ** 0.5
-            progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
+        except KeyboardInterrupt:
+            if not trials:
+                raise
+            task.interrupt()
+            break
+        trials[response_warp].append(candidate)
+        error = task.error(candidate.out_of_fold) ** 0.5
+        progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
     errors = {
         warp: task.error(np.mean([c.out_of_fold for c in trial], axis=0))
         for warp, trial in trials.items()

@@ -48,12 +48,18 @@ class Task:
         self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self.clock = Clock(estimator.max_time)
+        self.interrupted = False
 
     @cached_property
     def flow_splits(self) -> list[tuple[Array, Array]]:
         """The folds, with as many training rows as a flow may have; the same for every flow."""
         most = _FLOW_ROWS[self.device.type]
         return [(self.sample(train, most), test) for train, test in self.splits]
+
+    def interrupt(self) -> None:
+        """End as soon as there is a model."""
+        self.interrupted = True
+        self.clock.end()
 
     def sample(self, rows: Array, most: int) -> Array:
         """The rows, or so many of them drawn at random, in their order."""
