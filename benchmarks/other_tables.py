@@ -31,17 +31,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from finemorphs import FineMorphsRegressor
-from finemorphs.benchmarks.peers import PEERS, make_peer
+from finemorphs.benchmarks.models import MODELS, make_model
 from finemorphs.tables.files import replacing
 
 Data = tuple[np.ndarray, np.ndarray]
-MODELS = ("best", "ridge", "XGBoost", "LightGBM", "CatBoost")
+SHOWN = ("best", "ridge", "XGBoost", "LightGBM", "CatBoost")
 ROWS = 1500
 
 
-def encode(frame: pd.DataFrame, target: str, drop: tuple[str, ...] = ()) -> Data:
-    frame = frame.drop(columns=list(drop))
+def encode(frame: pd.DataFrame, target: str) -> Data:
     return (
         pd.get_dummies(frame.drop(columns=target), drop_first=True).to_numpy(float),
         frame[target].to_numpy(float),
@@ -54,9 +52,9 @@ def from_r(name: str, target: str, drop: tuple[str, ...] = ()) -> Data:
 
 
 def cars() -> Data:
-    frame = import_module("vega_datasets").data.cars().dropna()
+    frame = import_module("vega_datasets").data.cars().drop(columns="Name").dropna()
     frame["Year"] = pd.to_datetime(frame["Year"]).dt.year
-    return encode(frame, "Miles_per_Gallon", ("Name",))
+    return encode(frame, "Miles_per_Gallon")
 
 
 def gapminder() -> Data:
@@ -104,20 +102,14 @@ TABLES: dict[str, Callable[[], Data]] = {
 }
 
 
-def make_model(name: str, n_features: int, seed: int) -> Any:
-    if name == "best":
-        return FineMorphsRegressor(preset="best", random_state=seed)
-    if name == "ADA":
-        return FineMorphsRegressor(random_state=seed)
-    if name == "ridge":
-        return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13)))
-    return make_peer(name, n_features, seed)
-
-
 def measure(name: str, data: Data, seed: int) -> dict[str, float]:
     X, X_test, y, y_test = train_test_split(*data, test_size=0.25, random_state=seed)
+    if name == "ridge":
+        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13)))
+    else:
+        model = make_model(name, "other", X.shape[1], seed=seed)
     began = time.perf_counter()
-    model = make_model(name, X.shape[1], seed).fit(X, y)
+    model.fit(X, y)
     seconds = time.perf_counter() - began
     rmse = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
     return {"rmse": rmse, "error": rmse / float(y_test.std()), "seconds": seconds}
@@ -137,7 +129,7 @@ def measured(path: Path | None, name: str, data: Data, seed: int) -> dict[str, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--models", nargs="+", choices=("ADA", *MODELS, *PEERS), default=MODELS)
+    parser.add_argument("--models", nargs="+", choices=("ridge", *MODELS), default=SHOWN)
     parser.add_argument("--seed", type=int, default=0, help="of the test rows and the models")
     parser.add_argument("--out", type=Path, help="folder of the results, a file a fit")
     options = parser.parse_args()

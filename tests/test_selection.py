@@ -425,31 +425,38 @@ def test_best_ends_by_its_time_and_says_so(table):
     assert "time limit" in model.status_
     assert not model.converged_
     assert np.isfinite(model.predict(table[0])).all()
-
-
-def test_best_leaves_kernels_that_it_has_no_time_for(table):
-    model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
     names = [candidate["name"] for candidate in model.selection_["candidates"]]
     assert sum("kernels" in name for name in names) == 1
 
 
-@pytest.mark.parametrize("pressed_in", [1, 2])
-def test_ctrl_c_while_the_best_preset_fits_kernels(table, monkeypatch, pressed_in):
-    fit_one, begun = _kernels._kernel, []
+@pytest.fixture
+def press_ctrl_c(monkeypatch):
+    """A function: Ctrl-C is pressed in the kernel regression of this number."""
 
-    def interrupted(*arguments):
-        begun.append(arguments)
-        if len(begun) == pressed_in:
-            raise KeyboardInterrupt
-        return fit_one(*arguments)
+    def press_in(number):
+        fit_one, begun = _kernels._kernel, []
 
-    monkeypatch.setattr(_kernels, "_kernel", interrupted)
-    model = FineMorphsRegressor(preset="best", **FAST)
-    if pressed_in == 1:  # there is nothing to keep
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(*table)
-        return
-    model.fit(*table)
+        def interrupted(*arguments):
+            begun.append(arguments)
+            if len(begun) == number:
+                raise KeyboardInterrupt
+            return fit_one(*arguments)
+
+        monkeypatch.setattr(_kernels, "_kernel", interrupted)
+        return begun
+
+    return press_in
+
+
+def test_ctrl_c_in_the_first_kernel_regression_leaves_nothing(table, press_ctrl_c):
+    press_ctrl_c(1)
+    with pytest.raises(KeyboardInterrupt):
+        FineMorphsRegressor(preset="best", **FAST).fit(*table)
+
+
+def test_ctrl_c_in_the_second_kernel_regression_leaves_a_model(table, press_ctrl_c):
+    begun = press_ctrl_c(2)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
     assert len(begun) == 2
     assert model.status_ == "Interrupted by the user."
     assert not model.converged_

@@ -45,8 +45,6 @@ _PAYS = 0.99  # times the mean squared error of the step before: the level is go
 _WORSE = 1.1  # times the least one of a path: the levels behind are not tried
 _BEHIND = 1.2  # times the error of a rival: a path is left
 
-_INSTANT = 1e-3  # seconds
-
 _ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
 
 
@@ -63,15 +61,11 @@ class Clock:
 
     def left(self) -> float | None:
         """Seconds that a fit may take, None without a limit."""
-        return None if self.max_time is None else max(self.max_time - self.seconds(), _INSTANT)
+        return None if self.max_time is None else max(self.max_time - self.seconds(), 1e-3)
 
     def is_over(self) -> bool:
         """Whether no time is left."""
-        return self.left() == _INSTANT
-
-    def end(self) -> None:
-        """Leave no time."""
-        self.max_time = 0.0
+        return self.max_time is not None and self.seconds() >= self.max_time
 
 
 class Folds(NamedTuple):
