@@ -24,8 +24,7 @@ from finemorphs.cli._app import make_app
 from finemorphs.cli._fit import _split
 from finemorphs.cli._look import PLOTS
 from finemorphs.cli._options import EstimatorOption, estimator_options
-from finemorphs.estimators import best
-from finemorphs.estimators.best import _flows
+from finemorphs.estimators.best import _flows, _weights
 from finemorphs.tables import Recipe, read_chunks, read_table
 
 FAST = ["--max-iter", "15", "--n-steps", "3", "--random-state", "0", "--engine", "reference"]
@@ -179,7 +178,7 @@ def test_info_shows_the_members(
 ) -> None:
     monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
     alike = lambda columns, y: np.full(columns.shape[1], 1 / columns.shape[1])  # noqa: E731
-    monkeypatch.setattr(best, "_simplex_least_squares", alike)
+    monkeypatch.setattr(_weights, "simplex_least_squares", alike)
     x = np.random.default_rng(0).standard_normal((30, 2))
     FineMorphsRegressor(preset="best", max_iter=2).fit(x, x[:, 0]).save(cwd / "m.st")
     text = run("info", cwd / "m.st").stdout

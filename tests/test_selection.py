@@ -16,7 +16,8 @@ from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
-from finemorphs.estimators.best import _flows, _kernels, _simplex_least_squares, _task
+from finemorphs.estimators.best import _flows, _kernels, _task
+from finemorphs.estimators.best._weights import simplex_least_squares
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -58,6 +59,32 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+@pytest.mark.parametrize(("n_steps", "half"), [(10, 5), (np.int64(5), 3), (1, 1), ([4, 3], [2, 2])])
+def test_the_search_takes_half_the_time_steps(n_steps, half):
+    assert _selection._half(n_steps) == half
+
+
+@pytest.mark.parametrize("subset_size", [None, 20])
+def test_cv_takes_the_last_steps_with_all_rows(subset_size, table, monkeypatch):
+    taken = []
+
+    def spy(estimator, X, y, weights, path, start):
+        taken.append((len(X), path, start))
+        return walk(estimator, X, y, weights, path, start)
+
+    monkeypatch.setattr(_selection, "walk", spy)
+    model = FineMorphsRegressor(noise="cv", subset_size=subset_size, **FAST).fit(*table)
+    ((n_rows, path, start),) = taken
+    assert n_rows == len(table[0])
+    assert 1 <= len(path) <= _selection._AGAIN
+    assert start.sequence.diffeos[0].n_steps == _selection._half(FAST["n_steps"])
+    assert model.model_.sequence.diffeos[0].n_steps == FAST["n_steps"]
+    multiples, errors = model.noise_path_[:, 2:4].T
+    assert path[-1].multiple in multiples[errors <= errors.min() / _selection._WORTH]
+    for module, part in zip(start.sequence.modules, start.sequence.split(start.theta), strict=True):
+        assert bool((part == 0).all()) == module.name.startswith("D")
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["older", "oldest"])
@@ -292,20 +319,37 @@ def test_best_weighs_candidates_by_what_they_predict_out_of_fold(best, table):
 
 
 @pytest.mark.parametrize(
-    ("near", "hopeless", "flows"),
-    [(np.inf, np.inf, ["AD^4A", "ADA"]), (1.0, np.inf, 1), (1.0, 0.0, [])],
-    ids=["all kinds", "the best", "none"],
+    ("near", "hopeless", "share", "n_kinds", "n_kept"),
+    [
+        (np.inf, np.inf, 0.5, 2, 2),
+        (1.0, np.inf, 0.5, 1, 1),
+        (np.inf, np.inf, 0.0, 2, 0),
+        (np.inf, 0.0, 0.5, 1, 0),
+    ],
+    ids=["all kinds", "the better", "without weight", "hopeless"],
 )
-def test_flows_are_fitted_in_all_folds_where_they_promise_something(
-    near, hopeless, flows, table, monkeypatch
+def test_flows_are_fitted_in_all_folds_where_they_count(
+    near, hopeless, share, n_kinds, n_kept, table, monkeypatch
 ):
+    in_other_folds = []
+
+    def spy(estimator, data, fold, path):
+        in_other_folds.append(estimator.sequence)
+        return judged_walk(estimator, data, fold, path)
+
     monkeypatch.setattr(_flows, "_NEAR", near)
     monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
+    monkeypatch.setattr(_flows, "weigh", lambda task, candidates: np.array([1 - share, share]))
+    monkeypatch.setattr(_flows, "judged_walk", spy)
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
     names = [c["name"].split(" (")[0] for c in model.selection_["candidates"]]
-    found = [name for name in names if name != "kernels"]
-    assert (sorted(found, reverse=True) == flows) if isinstance(flows, list) else len(found) == 1
+    kinds = [name for name in names if name != "kernels"]
     assert names.count("kernels") == 2
+    assert len(kinds) == n_kinds
+    assert sorted(in_other_folds) == sorted(kinds[:n_kept] * 4)
+    for candidate in model.selection_["candidates"][2 + n_kept :]:
+        assert candidate["weight"] == 0
+        assert candidate["rmse"][0] > 0
     assert model.transform(table[0]).shape == (90, 3)
 
 
@@ -467,9 +511,9 @@ def test_weights_of_the_simplex():
     rng = np.random.default_rng(0)
     y = rng.standard_normal(200)
     columns = np.stack([y + 0.1 * rng.standard_normal(200), rng.standard_normal(200)], axis=1)
-    weights = _simplex_least_squares(columns, y)
+    weights = simplex_least_squares(columns, y)
     assert weights[0] > 0.95
-    half = _simplex_least_squares(np.stack([y + 1, y - 1], axis=1), y)
+    half = simplex_least_squares(np.stack([y + 1, y - 1], axis=1), y)
     np.testing.assert_allclose(half, 0.5, atol=1e-3)
 
 

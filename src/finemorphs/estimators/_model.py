@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -49,6 +49,16 @@ class Model:
     def n_pairs(self) -> int:
         """Kernel evaluations that the prediction of a row takes."""
         return sum(d.n_steps * d.n_controls for d in self.sequence.diffeos)
+
+    def at_rest(self) -> Model:
+        """The model with the same affine modules whose flows do not move: controls of zero."""
+        parts = [
+            torch.zeros_like(part) if isinstance(module, Diffeo) else part
+            for module, part in zip(
+                self.sequence.modules, self.sequence.split(self.theta), strict=True
+            )
+        ]
+        return replace(self, theta=torch.cat(parts))
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""

@@ -25,6 +25,7 @@ from finemorphs.estimators._data import prepare
 from finemorphs.training import estimate_noise
 
 if TYPE_CHECKING:
+    from finemorphs.estimators._model import Model
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
 __all__ = [
@@ -113,14 +114,22 @@ class Step(NamedTuple):
 
 
 def walk(
-    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, path: Iterable[Step]
+    estimator: FineMorphsRegressor,
+    X: Array,
+    y: Array,
+    weights: Array,
+    path: Iterable[Step],
+    start: Model | None = None,
 ) -> Iterator[tuple[Step, FineMorphsRegressor]]:
-    """Each step of a path with a fitted twin of the estimator, from where the last one ended."""
+    """Each step of a path with a fitted twin of the estimator, from where the last one ended.
+
+    The first begins at ``start``, or afresh.
+    """
     clock = Clock(estimator.max_time)
     rng = np.random.default_rng(0)
     rows = prepare(X, y, weights, rng=rng, warps=estimator._warps())
     level = estimate_noise(rows.x, rows.y, rows.weights, rows.y_scaling.scale, rng)
-    last = None
+    last = start
     for step in path:
         twin = estimator._twin(
             **_ALONE,
@@ -132,10 +141,10 @@ def walk(
             max_time=clock.left(),
         )
         if last is not None:
-            twin.model_ = last.model_
+            twin.model_ = last
         twin._fit(X, y, weights)
         yield step, twin
-        last = twin
+        last = twin.model_
 
 
 class Point(NamedTuple):

@@ -1,13 +1,15 @@
 """Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
-``noise="cv"``: fits along a path of noise levels (:mod:`._path`) are judged on rows held out, and
-the model that is kept walks the same path to the best level, on all rows. With the level go the
-kernel's order and the ridge: where the first affine module may grow, it spreads the rows apart
-until each is fitted by itself, at any level of noise.
+``noise="cv"``: fits along a path of noise levels (:mod:`._path`) with half the time steps are
+judged on rows held out. The model that is kept takes the last steps of the best path on all rows,
+from the affine modules that were found on it: they are what training is slow to find. With the
+level go the kernel's order and the ridge: where the first affine module may grow, it spreads the
+rows apart until each is fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +39,7 @@ _ROUGH = 1  # the order of the kernel that is tried beside the default
 _WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
 _NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
+_AGAIN = 2  # steps of the best path that are taken with all rows
 _HELD_OUT = 0.2  # share of the rows
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _WARP_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
@@ -58,7 +61,7 @@ def choose_noise(
     they are near. What the user has given stays. The rows of the table are the steps, its columns
     the kernel's order, the ridge, the multiple, the error on rows held out, and the evaluations.
     Where the search is ended from outside, the twin is what it had reached, without the rows held
-    out, and the table is empty.
+    out and with half the time steps, and the table is empty.
     """
     clock = Clock(estimator.max_time)
     seed = int(rng.integers(2**31))
@@ -70,7 +73,8 @@ def choose_noise(
 
     def attempt(weak_ridge: float | None = None, **options: Any) -> Trial:
         data, fold = (X, y, weights), (train, test)
-        points = search(twin(options), data, fold, PATH, most=_MOST, weak_ridge=weak_ridge)
+        cheap = twin(options | {"n_steps": _half(estimator.n_steps)})
+        points = search(cheap, data, fold, PATH, most=_MOST, weak_ridge=weak_ridge)
         return _whole(Trial(options, points))
 
     try:
@@ -88,13 +92,20 @@ def choose_noise(
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
     chosen = _chosen(trials)
+    start, last_steps = chosen.best.fit.model_.at_rest(), chosen.path()[-_AGAIN:]
     evaluations = 0
-    for _, fit in walk(twin(chosen.options), X, y, weights, chosen.path()):
+    for _, fit in walk(twin(chosen.options), X, y, weights, last_steps, start):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break
     fit.n_evaluations_ = evaluations
     return fit, np.array([_row(point) for trial in trials for point in trial.points])
+
+
+def _half(n_steps: int | Sequence[int]) -> int | list[int]:
+    """Half as many time steps, rounded up."""
+    halves = [-(-int(n) // 2) for n in np.atleast_1d(n_steps)]
+    return halves if np.ndim(n_steps) else halves[0]
 
 
 def _row(point: Point) -> list[float]:

@@ -1,15 +1,15 @@
 """The candidates of flows: one fit a fold, each along a path of noise levels.
 
 Two kinds are tried in the first fold, four diffeomorphisms and one with a strong ridge; the first
-with each warp of the inputs, the second with the warp that did better. A kind is fitted in the
-other folds too, to the level behind its best one, if it is near the best kind, and if that is not
-hopeless beside the kernels.
+with each warp of the inputs, the second with the warp that did better. A kind that is near the
+better one is fitted in the other folds too, to the level behind its best one, as long as it has a
+weight beside the kernels and the kind before it on the rows held out so far.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import numpy as np
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._path import Point, Trial, judged_walk, search
 from finemorphs.estimators.best._task import Candidate, Task
+from finemorphs.estimators.best._weights import weigh
 from finemorphs.training import Progress
 
 if TYPE_CHECKING:
@@ -39,9 +40,13 @@ _SUBSET = {"cpu": 1000, "cuda": 5000}
 
 @dataclass(frozen=True)
 class Flows:
-    """The candidates, the fit that stands for all of them, and why they ended early if they did."""
+    """The candidates, those left in a fold, a fit that stands for all, and why they ended early.
+
+    ``stopped`` is empty if they did not.
+    """
 
     candidates: list[Candidate]
+    left: list[Candidate]
     first: FineMorphsRegressor
     stopped: str
 
@@ -53,13 +58,17 @@ class _Walk(Trial):
     fold: int
 
 
-def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress) -> Flows:
-    """Flows with this warp of the response; ``to_beat`` is the kernels' error in the first fold."""
+def fit_flows(
+    task: Task, response_warp: str, kernels: Sequence[Candidate], progress: Progress
+) -> Flows:
+    """Flows with this warp of the response that are worth a weight beside the kernels."""
     trials = _trials(task, response_warp, progress)
     best = min(trials, key=lambda walk: walk.best.error)
     stopped = trials[-1].stopped
+    to_beat = min(task.error(kernel.out_of_fold, task.splits[0][1]) for kernel in kernels)
     if best.best.error > _HOPELESS * to_beat:
-        return Flows([], best.best.fit, stopped)
+        hopeless, fit = _candidate(task, [best])
+        return Flows([], [hopeless], fit, stopped)
     near = [
         trial
         for trial in trials
@@ -67,19 +76,24 @@ def fit_flows(task: Task, response_warp: str, to_beat: float, progress: Progress
         and trial.options["input_warp"] == best.options["input_warp"]
     ]
     near.sort(key=lambda walk: walk.best.error)
-    candidates, firsts = [], []
+    kept: list[Candidate] = []
+    left: list[Candidate] = []
+    first = best.best.fit
     for trial in near:
-        walks = [trial]
+        walks, counts = [trial], True
         for fold in range(1, len(task.splits)):
-            if stopped:
+            so_far, _ = _candidate(task, walks)
+            counts = weigh(task, [*kernels, *kept, so_far])[-1] > 0
+            if stopped or not counts:
                 break
             take = partial(judged_walk, path=trial.path(behind=1))
             walks.append(_walk(task, trial.options, fold, take, progress))
             stopped = walks[-1].stopped
-        candidate, first = _candidate(task, walks)
-        candidates.append(candidate)
-        firsts.append(first)
-    return Flows(candidates, firsts[0], stopped)
+        candidate, fit = _candidate(task, walks)
+        if counts and not kept:
+            first = fit
+        (kept if counts else left).append(candidate)
+    return Flows(kept, left, first, stopped)
 
 
 def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
