@@ -66,8 +66,9 @@ def test_the_search_takes_half_the_time_steps(n_steps, half):
     assert _selection._half(n_steps) == half
 
 
-@pytest.mark.parametrize("subset_size", [None, 20])
-def test_cv_takes_the_last_steps_with_all_rows(subset_size, table, monkeypatch):
+@pytest.mark.parametrize(("again", "subset_size"), [(2, None), (2, 20), (len(PATH) + 5, None)])
+def test_cv_takes_the_last_steps_with_all_rows(again, subset_size, table, monkeypatch):
+    """From the affine modules that the search found, unless that is the whole path."""
     taken = []
 
     def spy(estimator, X, y, weights, path, start):
@@ -75,14 +76,21 @@ def test_cv_takes_the_last_steps_with_all_rows(subset_size, table, monkeypatch):
         return walk(estimator, X, y, weights, path, start)
 
     monkeypatch.setattr(_selection, "walk", spy)
-    model = FineMorphsRegressor(noise="cv", subset_size=subset_size, **FAST).fit(*table)
+    monkeypatch.setattr(_selection, "_AGAIN", again)
+    x = table[0]
+    y = np.tanh(9 * x[:, 0]) + x[:, 1]  # the error falls along the path
+    model = FineMorphsRegressor(noise="cv", subset_size=subset_size, **FAST).fit(x, y)
     ((n_rows, path, start),) = taken
-    assert n_rows == len(table[0])
-    assert 1 <= len(path) <= _selection._AGAIN
-    assert start.sequence.diffeos[0].n_steps == _selection._half(FAST["n_steps"])
+    assert n_rows == len(x)
     assert model.model_.sequence.diffeos[0].n_steps == FAST["n_steps"]
     multiples, errors = model.noise_path_[:, 2:4].T
     assert path[-1].multiple in multiples[errors <= errors.min() / _selection._WORTH]
+    if again > 2:
+        assert path[0].multiple == PATH[0]
+        assert start is None
+        return
+    assert len(path) == again
+    assert start.sequence.diffeos[0].n_steps == FAST["n_steps"] // 2
     for module, part in zip(start.sequence.modules, start.sequence.split(start.theta), strict=True):
         assert bool((part == 0).all()) == module.name.startswith("D")
 

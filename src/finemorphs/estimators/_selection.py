@@ -1,10 +1,11 @@
 """Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
 ``noise="cv"``: fits along a path of noise levels (:mod:`._path`) with half the time steps are
-judged on rows held out. The model that is kept takes the last steps of the best path on all rows,
-from the affine modules that were found on it: they are what training is slow to find. With the
-level go the kernel's order and the ridge: where the first affine module may grow, it spreads the
-rows apart until each is fitted by itself, at any level of noise.
+judged on rows held out. The model that is kept takes the last steps of the best path on all rows.
+If there were others before them, it begins with the affine modules that were found on the path:
+they are what training is slow to find. With the level go the kernel's order and the ridge: where
+the first affine module may grow, it spreads the rows apart until each is fitted by itself, at any
+level of noise.
 """
 
 from __future__ import annotations
@@ -92,9 +93,10 @@ def choose_noise(
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
     chosen = _chosen(trials)
-    start, last_steps = chosen.best.fit.model_.at_rest(), chosen.path()[-_AGAIN:]
+    path = chosen.path()
+    start = chosen.best.fit.model_.at_rest() if len(path) > _AGAIN else None
     evaluations = 0
-    for _, fit in walk(twin(chosen.options), X, y, weights, last_steps, start):
+    for _, fit in walk(twin(chosen.options), X, y, weights, path[-_AGAIN:], start):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break

@@ -144,8 +144,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         estimated sigma, the mean squared error on rows held out, as a share of the variance, and
         the evaluations of objective and gradient. A level that was gone on with has several rows.
     selection_ : dict
-        With ``preset="best"``: candidates with their error out of fold and their weight, the
-        numbers that the model holds, and the kernel evaluations that a prediction takes.
+        With ``preset="best"``: candidates with their error out of fold (for flows that were left,
+        over the folds they were fitted in) and their weight, the numbers that the model holds,
+        and the kernel evaluations that a prediction takes.
     residual_ : ndarray of shape (n_responses,)
         With several members: the error that is not their disagreement. After ``fit`` it is the
         root mean squared error on the training rows (with ``preset="best"``, out of fold), after
