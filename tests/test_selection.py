@@ -327,17 +327,18 @@ def test_best_weighs_candidates_by_what_they_predict_out_of_fold(best, table):
 
 
 @pytest.mark.parametrize(
-    ("near", "hopeless", "share", "n_kinds", "n_kept"),
+    ("near", "hopeless", "share", "enough", "n_kinds", "n_walks"),
     [
-        (np.inf, np.inf, 0.5, 2, 2),
-        (1.0, np.inf, 0.5, 1, 1),
-        (np.inf, np.inf, 0.0, 2, 0),
-        (np.inf, 0.0, 0.5, 1, 0),
+        (np.inf, np.inf, 0.5, 1, 2, [4, 4]),
+        (1.0, np.inf, 0.5, 1, 1, [4]),
+        (np.inf, np.inf, 0.0, 1, 2, []),
+        (np.inf, np.inf, 0.0, 30, 2, [1, 1]),
+        (np.inf, 0.0, 0.5, 1, 1, []),
     ],
-    ids=["all kinds", "the better", "without weight", "hopeless"],
+    ids=["all kinds", "the better", "without weight", "after two folds", "hopeless"],
 )
 def test_flows_are_fitted_in_all_folds_where_they_count(
-    near, hopeless, share, n_kinds, n_kept, table, monkeypatch
+    near, hopeless, share, enough, n_kinds, n_walks, table, monkeypatch
 ):
     in_other_folds = []
 
@@ -348,13 +349,15 @@ def test_flows_are_fitted_in_all_folds_where_they_count(
     monkeypatch.setattr(_flows, "_NEAR", near)
     monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
     monkeypatch.setattr(_flows, "weigh", lambda task, candidates: np.array([1 - share, share]))
+    monkeypatch.setattr(_flows, "_ENOUGH", enough)
     monkeypatch.setattr(_flows, "judged_walk", spy)
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
     names = [c["name"].split(" (")[0] for c in model.selection_["candidates"]]
     kinds = [name for name in names if name != "kernels"]
     assert names.count("kernels") == 2
     assert len(kinds) == n_kinds
-    assert sorted(in_other_folds) == sorted(kinds[:n_kept] * 4)
+    assert [in_other_folds.count(kind) for kind in kinds if kind in in_other_folds] == n_walks
+    n_kept = n_walks.count(4)
     for candidate in model.selection_["candidates"][2 + n_kept :]:
         assert candidate["weight"] == 0
         assert candidate["rmse"][0] > 0

@@ -3,7 +3,7 @@
 Two kinds are tried in the first fold, four diffeomorphisms and one with a strong ridge; the first
 with each warp of the inputs, the second with the warp that did better. A kind that is near the
 better one is fitted in the other folds too, to the level behind its best one, as long as it has a
-weight beside the kernels and the kind before it on the rows held out so far.
+weight beside the kernels and the kind before it on the rows held out so far, or these are few.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 _PATH = (1.4, 1.0, 0.7, 0.5)
 _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels'
+_ENOUGH = 200  # rows held out, to say that a flow has no weight
 # Up to so many rows all are control points; beyond, a subset of them.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
 _SUBSET = {"cpu": 1000, "cuda": 5000}
@@ -82,8 +83,7 @@ def fit_flows(
     for trial in near:
         walks, counts = [trial], True
         for fold in range(1, len(task.splits)):
-            so_far, _ = _candidate(task, walks)
-            counts = weigh(task, [*kernels, *kept, so_far])[-1] > 0
+            counts = _counts(task, walks, [*kernels, *kept])
             if stopped or not counts:
                 break
             take = partial(judged_walk, path=trial.path(behind=1))
@@ -133,6 +133,12 @@ def _walk(
         f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
     )
     return walk
+
+
+def _counts(task: Task, walks: list[_Walk], others: list[Candidate]) -> bool:
+    """Whether the fits so far have a weight beside the others, or too few rows to tell."""
+    n_held_out = sum(len(task.splits[walk.fold][1]) for walk in walks)
+    return n_held_out < _ENOUGH or weigh(task, [*others, _candidate(task, walks)[0]])[-1] > 0
 
 
 def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsRegressor]:
