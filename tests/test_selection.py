@@ -66,9 +66,9 @@ def test_the_search_takes_half_the_time_steps(n_steps, half):
     assert _selection._half(n_steps) == half
 
 
-@pytest.mark.parametrize(("again", "subset_size"), [(2, None), (2, 20), (len(PATH) + 5, None)])
-def test_cv_takes_the_last_steps_with_all_rows(again, subset_size, table, monkeypatch):
-    """From the affine modules that the search found, unless that is the whole path."""
+@pytest.mark.parametrize(("short", "subset_size"), [(2, None), (2, 20), (20, None)])
+def test_cv_takes_half_the_path_with_all_rows(short, subset_size, table, monkeypatch):
+    """From the affine modules that the search found; a short path is walked whole."""
     taken = []
 
     def spy(estimator, X, y, weights, path, start):
@@ -76,7 +76,7 @@ def test_cv_takes_the_last_steps_with_all_rows(again, subset_size, table, monkey
         return walk(estimator, X, y, weights, path, start)
 
     monkeypatch.setattr(_selection, "walk", spy)
-    monkeypatch.setattr(_selection, "_AGAIN", again)
+    monkeypatch.setattr(_selection, "_SHORT", short)
     x = table[0]
     y = np.tanh(9 * x[:, 0]) + x[:, 1]  # the error falls along the path
     model = FineMorphsRegressor(noise="cv", subset_size=subset_size, **FAST).fit(x, y)
@@ -85,11 +85,11 @@ def test_cv_takes_the_last_steps_with_all_rows(again, subset_size, table, monkey
     assert model.model_.sequence.diffeos[0].n_steps == FAST["n_steps"]
     multiples, errors = model.noise_path_[:, 2:4].T
     assert path[-1].multiple in multiples[errors <= errors.min() / _selection._WORTH]
-    if again > 2:
+    if short > 2:
         assert path[0].multiple == PATH[0]
         assert start is None
         return
-    assert len(path) == again
+    assert path[0].multiple < PATH[0]
     assert start.sequence.diffeos[0].n_steps == FAST["n_steps"] // 2
     for module, part in zip(start.sequence.modules, start.sequence.split(start.theta), strict=True):
         assert bool((part == 0).all()) == module.name.startswith("D")

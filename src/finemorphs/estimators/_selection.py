@@ -1,11 +1,10 @@
 """Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
 ``noise="cv"``: fits along a path of noise levels (:mod:`._path`) with half the time steps are
-judged on rows held out. The model that is kept takes the last steps of the best path on all rows.
-If there were others before them, it begins with the affine modules that were found on the path:
-they are what training is slow to find. With the level go the kernel's order and the ridge: where
-the first affine module may grow, it spreads the rows apart until each is fitted by itself, at any
-level of noise.
+judged on rows held out. The model that is kept takes the second half of the best path with all
+rows, from the affine modules that were found on it: they are what training is slow to find. With
+the level go the kernel's order and the ridge: where the first affine module may grow, it spreads
+the rows apart until each is fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _ROUGH = 1  # the order of the kernel that is tried beside the default
 _WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
 _NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
-_AGAIN = 2  # steps of the best path that are taken with all rows
+_SHORT = 2  # steps; a longer path is not walked whole with all rows
 _HELD_OUT = 0.2  # share of the rows
 _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _WARP_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
@@ -93,10 +92,11 @@ def choose_noise(
     except _EndedError as ended:
         return ended.args[0], np.empty((0, 5))
     chosen = _chosen(trials)
-    path = chosen.path()
-    start = chosen.best.fit.model_.at_rest() if len(path) > _AGAIN else None
+    path, start = chosen.path(), None
+    if len(path) > _SHORT:
+        path, start = path[len(path) // 2 :], chosen.best.fit.model_.at_rest()
     evaluations = 0
-    for _, fit in walk(twin(chosen.options), X, y, weights, path[-_AGAIN:], start):
+    for _, fit in walk(twin(chosen.options), X, y, weights, path, start):
         evaluations += fit.n_evaluations_
         if stop_reason(fit):
             break
