@@ -1,6 +1,8 @@
 """The weights of the candidates: those of the best average of what they predict out of fold.
 
-min_w | y - sum_c w_c o_c |^2,   w_c >= 0,   sum_c w_c = 1
+    min_w | y - sum_c w_c o_c |^2,   w_c >= 0,   sum_c w_c = 1
+
+with o_c what candidate c predicts (``docs/mathematics.md``, section 10).
 """
 
 from __future__ import annotations
