@@ -11,9 +11,11 @@ import torch
 from finemorphs import kernel_regression
 from finemorphs.kernel_regression import (
     KernelRegression,
+    Sample,
     Scales,
     _negative_likelihood,
     likely_scales,
+    mix_features,
     regress,
 )
 
@@ -28,8 +30,14 @@ def data(n: int = 60, d: int = 3, noise: float = 0.1) -> tuple[np.ndarray, np.nd
 
 
 def some_scales(d: int = 3) -> Scales:
-    p = Scales.start(d).logarithms
-    return Scales.of_logarithms(p + 0.3 * np.random.default_rng(1).standard_normal(len(p)))
+    p, rng = Scales.start(d).logarithms, np.random.default_rng(1)
+    p = p + 0.3 * rng.standard_normal(len(p))
+    return Scales.of_logarithms(p, 0.3 * rng.standard_normal((d, d)))
+
+
+def sample_of(x: np.ndarray, y: np.ndarray, most: int = 1000, **weights: np.ndarray) -> Sample:
+    w = weights.get("weights", np.ones(len(x)))
+    return Sample.draw(x, y, w, np.random.default_rng(0), CPU, most)
 
 
 def test_logarithms_are_undone():
@@ -42,20 +50,56 @@ def test_logarithms_are_undone():
 
 def test_gradient_of_the_likelihood_against_finite_differences():
     x, y = data(40)
-    weights = np.random.default_rng(2).uniform(0.5, 2, 40)
-    arguments = (*(torch.from_numpy(a) for a in (x, y, weights)), np.zeros(10))
-    p, step = some_scales().logarithms, 1e-6
-    _, gradient = _negative_likelihood(p, *arguments)
+    sample = sample_of(x, y, weights=np.random.default_rng(2).uniform(0.5, 2, 40))
+    scales, step = some_scales(), 1e-6
+    _, slopes = _negative_likelihood(scales, sample)
+
+    def numeric(change):
+        up, down = (_negative_likelihood(change(s * step), sample)[0] for s in (1, -1))
+        return pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-5)
+
+    for k in range(3):
+        e = np.eye(3)[k]
+        assert slopes.parts[k] == numeric(
+            lambda t, e=e: replace(scales, parts=scales.parts * np.exp(t * e))
+        )
+        assert slopes.rough[k] == numeric(
+            lambda t, e=e: replace(scales, rough=scales.rough * np.exp(t * e))
+        )
+        for j in range(3):
+            entry = np.outer(e, np.eye(3)[j]) / scales.smooth[j]
+            assert slopes.metric[k, j] == numeric(
+                lambda t, entry=entry: replace(scales, mixing=scales.mixing + t * entry)
+            )
+    assert slopes.noise[0] == numeric(lambda t: replace(scales, noise=scales.noise * np.exp(t)))
+
+
+@pytest.mark.parametrize("search", ["likely", "mix"])
+def test_what_is_searched_has_its_gradient(search, monkeypatch):
+    """The functions that the searches hand over, against finite differences, off their start."""
+    handed = []
+
+    def keep(objective, start):
+        handed.append((objective, start))
+        return start
+
+    monkeypatch.setattr(kernel_regression, "_search", keep)
+    sample = sample_of(*data(40))
+    scales = likely_scales(sample)
+    if search == "mix":
+        mix_features(scales, sample)
+    objective, start = handed[-1]
+    p, step = start + 0.2 * np.random.default_rng(5).standard_normal(len(start)), 1e-6
+    _, gradient = objective(p)
     for e, slope in zip(np.eye(len(p)), gradient, strict=True):
-        up, down = (_negative_likelihood(p + s * step * e, *arguments)[0] for s in (1, -1))
+        up, down = (objective(p + s * step * e)[0] for s in (1, -1))
         assert slope == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-5)
 
 
 def test_value_is_the_likelihood_of_a_normal_vector():
     x, y = data(20)
     scales = some_scales()
-    p = scales.logarithms
-    value, _ = _negative_likelihood(p, *map(torch.from_numpy, (x, y, np.ones(20))), p)
+    value, _ = _negative_likelihood(scales, sample_of(x, y))
     covariance = kernel_by_hand(scales, x, x) + (scales.noise + 1e-7) * np.eye(20)
     by_hand = sum(
         0.5 * y[:, j] @ np.linalg.solve(covariance, y[:, j])
@@ -65,9 +109,19 @@ def test_value_is_the_likelihood_of_a_normal_vector():
     assert value == pytest.approx(by_hand)
 
 
+def test_scales_without_a_likelihood_are_left():
+    """A covariance that has no Cholesky factor: a value so large that a search turns back."""
+    x, y = data(20)
+    scales = replace(some_scales(), parts=np.array([np.nan, 1.0, 1.0]))
+    value, slopes = _negative_likelihood(scales, sample_of(x, y))
+    assert value == 1e25
+    assert not any(slope.any() for slope in slopes)
+
+
 def kernel_by_hand(scales: Scales, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     delta = a[:, None] - b[None]
-    r = np.sqrt(((scales.smooth * delta) ** 2).sum(2))
+    mixed = (scales.smooth * delta) @ (np.eye(a.shape[1]) + scales.mixing).T
+    r = np.sqrt((mixed**2).sum(2))
     q = (scales.rough * np.abs(delta)).sum(2)
     s0, s1, s2 = scales.parts
     return s0 * a @ b.T + s1 * (1 + r + r**2 / 3) * np.exp(-r) + s2 * np.exp(-q)
@@ -155,7 +209,7 @@ def test_anchors_leave_little_to_the_other_rows(most, monkeypatch):
 def test_likely_scales_find_what_matters():
     """The first response bends with feature 0, the second jumps with 1; feature 2 is nothing."""
     x, y = data(300)
-    scales = likely_scales(x, y, np.ones(300), np.random.default_rng(0), CPU)
+    scales = likely_scales(sample_of(x, y))
     assert scales.smooth[0] > 3 * scales.smooth[2]
     assert scales.rough[1] > 3 * scales.rough[2]
     new = np.random.default_rng(4).standard_normal((200, 3))
@@ -165,8 +219,35 @@ def test_likely_scales_find_what_matters():
     assert np.sqrt((errors[:, 1] ** 2).mean()) < 0.35
 
 
+def test_features_are_mixed_where_the_response_says_so():
+    """A response that bends along one oblique direction of five: one width a feature misses it."""
+    rng = np.random.default_rng(0)
+    x, new = rng.standard_normal((200, 5)), rng.standard_normal((400, 5))
+    direction = np.array([1.0, -1.0, 1.0, 1.0, -1.0]) / 5**0.5
+
+    def response(rows):
+        return np.sin(3 * rows @ direction)[:, None]
+
+    sample = sample_of(x, response(x) + 0.05 * rng.standard_normal((200, 1)))
+    plain = likely_scales(sample)
+    mixed = mix_features(plain, sample)
+    np.testing.assert_array_equal(mixed.smooth, plain.smooth)
+    assert not plain.mixing.any()
+    _, _, (first, *_) = np.linalg.svd(mixed.metric)
+    assert abs(first @ direction) > 0.98
+    errors = [
+        np.abs(
+            regress(scales, x, sample.y.numpy(), np.ones(200), CPU).predict(new) - response(new)
+        ).mean()
+        for scales in (plain, mixed)
+    ]
+    assert errors[1] < 0.6 * errors[0]
+
+
 def test_a_sample_is_taken_of_many_rows():
     x, y = data(200)
-    rng = np.random.default_rng(0)
-    some = likely_scales(x, y, np.ones(200), rng, CPU, max_rows=50)
-    assert np.isfinite(some.logarithms).all()
+    sample = sample_of(x, y, most=50)
+    assert len(sample.x) == len(sample.y) == len(sample.weights) == 50
+    rows = {tuple(row) for row in np.c_[x, y]}
+    assert {tuple(row) for row in np.c_[sample.x.numpy(), sample.y.numpy()]} <= rows
+    assert np.isfinite(likely_scales(sample).logarithms).all()

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
 from finemorphs.estimators import _base, _path, _selection, _state
+from finemorphs.estimators import best as best_preset
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
@@ -353,12 +354,12 @@ def test_flows_are_fitted_in_all_folds_where_they_count(
     monkeypatch.setattr(_flows, "judged_walk", spy)
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
     names = [c["name"].split(" (")[0] for c in model.selection_["candidates"]]
-    kinds = [name for name in names if name != "kernels"]
-    assert names.count("kernels") == 2
+    kinds = [name for name in names if not name.startswith("kernels")]
+    assert names.count("kernels") == names.count("kernels of mixed features") == 2
     assert len(kinds) == n_kinds
     assert [in_other_folds.count(kind) for kind in kinds if kind in in_other_folds] == n_walks
     n_kept = n_walks.count(4)
-    for candidate in model.selection_["candidates"][2 + n_kept :]:
+    for candidate in model.selection_["candidates"][4 + n_kept :]:
         assert candidate["weight"] == 0
         assert candidate["rmse"][0] > 0
     assert model.transform(table[0]).shape == (90, 3)
@@ -406,7 +407,7 @@ def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
 def test_best_has_only_the_sequence_that_was_given(table):
     model = FineMorphsRegressor(preset="best", sequence="DA", **FAST).fit(*table)
     names = {c["name"].split(" (")[0] for c in model.selection_["candidates"]}
-    assert names <= {"kernels", "DA"}
+    assert names <= {"kernels", "kernels of mixed features", "DA"}
     assert model.sequence_ == "DA"
 
 
@@ -438,6 +439,9 @@ def test_kernels_of_an_older_file_have_no_anchors(best, table):
             restore_kernel(tensors, description, 2)
         tensors["anchors"] = torch.zeros(501, dtype=torch.int64)
         with pytest.raises(ValueError, match="anchors"):
+            restore_kernel(tensors, description, 2)
+        tensors["mixing"] = torch.zeros(2, 3, dtype=torch.float64)
+        with pytest.raises(ValueError, match="mixing"):
             restore_kernel(tensors, description, 2)
 
 
@@ -486,18 +490,19 @@ def test_best_ends_by_its_time_and_says_so(table):
 
 @pytest.fixture
 def press_ctrl_c(monkeypatch):
-    """A function: Ctrl-C is pressed in the kernel regression of this number."""
+    """A function: Ctrl-C is pressed when such a fit of kernel regression begins, by its number."""
 
-    def press_in(number):
-        fit_one, begun = _kernels._kernel, []
+    def press_in(number, counts=lambda task, chosen: True):
+        fit_one, begun = _kernels._kernel_model, []
 
-        def interrupted(*arguments):
-            begun.append(arguments)
-            if len(begun) == number:
-                raise KeyboardInterrupt
-            return fit_one(*arguments)
+        def interrupted(task, scales, chosen, warps):
+            if counts(task, chosen):
+                begun.append(warps)
+                if len(begun) == number:
+                    raise KeyboardInterrupt
+            return fit_one(task, scales, chosen, warps)
 
-        monkeypatch.setattr(_kernels, "_kernel", interrupted)
+        monkeypatch.setattr(_kernels, "_kernel_model", interrupted)
         return begun
 
     return press_in
@@ -509,13 +514,51 @@ def test_ctrl_c_in_the_first_kernel_regression_leaves_nothing(table, press_ctrl_
         FineMorphsRegressor(preset="best", **FAST).fit(*table)
 
 
-def test_ctrl_c_in_the_second_kernel_regression_leaves_a_model(table, press_ctrl_c):
-    begun = press_ctrl_c(2)
+@pytest.mark.parametrize("number", [6, 21], ids=["a width a feature", "mixed features"])
+def test_ctrl_c_in_a_later_kernel_regression_leaves_a_model(number, table, press_ctrl_c):
+    begun = press_ctrl_c(number)
     model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
-    assert len(begun) == 2
+    assert len(begun) > number  # those with a weight are fitted to all rows
     assert model.status_ == "Interrupted by the user."
     assert not model.converged_
     assert np.isfinite(model.predict(table[0])).all()
+    names = [c["name"] for c in model.selection_["candidates"] if "kernels" in c["name"]]
+    assert len(names) == (1 if number == 6 else 2)
+
+
+def test_ctrl_c_in_the_last_fits_leaves_the_members_that_are_there(
+    table, press_ctrl_c, monkeypatch
+):
+    monkeypatch.setattr(
+        best_preset, "weigh", lambda task, candidates: np.full(len(candidates), 0.1)
+    )
+    press_ctrl_c(2, lambda task, chosen: len(chosen) == len(task.X))
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    assert model.status_ == "Interrupted by the user."
+    (member,) = model.members_
+    assert member.weight == 1.0
+    assert np.isfinite(model.predict(table[0])).all()
+
+
+def test_ctrl_c_in_the_first_of_the_last_fits_leaves_nothing(table, press_ctrl_c, monkeypatch):
+    monkeypatch.setattr(
+        best_preset, "weigh", lambda task, candidates: np.full(len(candidates), 0.1)
+    )
+    press_ctrl_c(1, lambda task, chosen: len(chosen) == len(task.X))
+    with pytest.raises(KeyboardInterrupt):
+        FineMorphsRegressor(preset="best", **FAST).fit(*table)
+
+
+def test_what_has_no_weight_is_not_fitted_to_all_rows(table, press_ctrl_c):
+    begun = press_ctrl_c(0, lambda task, chosen: len(chosen) == len(task.X))
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    assert len(begun) == sum(isinstance(m.model, KernelModel) for m in model.members_)
+
+
+def test_a_single_feature_is_not_mixed():
+    x = np.linspace(-2, 2, 60)[:, None]
+    model = FineMorphsRegressor(preset="best", **FAST).fit(x, np.sin(x[:, 0]))
+    assert not any("mixed" in c["name"] for c in model.selection_["candidates"])
 
 
 def test_weights_of_the_simplex():

@@ -3,15 +3,17 @@
     f(x) = sum_j k(x, x_j) c_j / max(1, V(x)),      c = (K + tau W^-1)^-1 y
 
     k(x, x') = s_0 <x, x'> + s_1 (1 + r + r^2/3) e^-r + s_2 e^-q
-    r = |v * (x - x')|_2  (smooth),   q = |w * (x - x')|_1  (rough)
+    r = |(I + E) (v * (x - x'))|_2  (smooth),   q = |w * (x - x')|_1  (rough)
 
 The smooth part, a Matern kernel of order 2 with a width for each feature, carries what a flow
 carries too; the rough one follows steps, thresholds and rows that are nearly the same, as
-forests of trees do. The logarithms of s, v, w and tau minimise
+forests of trees do. The logarithms p of s, v, w and tau minimise
 
     1/2 tr(y^T C^-1 y) + d_Y/2 log det C + 0.005 |p - p_0|^2,      C = K + tau W^-1,
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
+E, which mixes the features, is 0, or it is searched too, with p_0 the scales without it, v fixed
+there, and 2 d |E|^2 added.
 
 Far from the rows the sum is a polynomial where the smooth part has small weights v. So it is taken
 back to 0, the mean of standardised responses, where its own variance is above theirs:
@@ -24,8 +26,10 @@ there are 500.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,11 +37,20 @@ from scipy.optimize import minimize
 
 from finemorphs._typing import Array, Tensor
 
-__all__ = ["MOST_ANCHORS", "KernelRegression", "Scales", "likely_scales", "regress"]
+__all__ = [
+    "MOST_ANCHORS",
+    "KernelRegression",
+    "Sample",
+    "Scales",
+    "likely_scales",
+    "mix_features",
+    "regress",
+]
 
 MOST_ANCHORS = 500
 _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
+_MIXING_PULL = 4.0  # times d
 _JITTER = 1e-7  # of the noise
 _KNOWN = 0.3  # so small is V at the rows
 _ROWS_AT_ONCE = 2048
@@ -49,33 +62,39 @@ class Scales:
     """The scales of the kernel.
 
     ``parts`` are s_0, s_1, s_2; ``smooth`` and ``rough`` the weights v and w of the features;
-    ``noise`` is tau.
+    ``noise`` is tau; ``mixing`` is E, (d, d).
     """
 
     parts: Array
     smooth: Array
     rough: Array
     noise: float
+    mixing: Array
 
     @classmethod
     def start(cls, d: int) -> Scales:
         """Where the search begins: standardised features that matter alike."""
-        return cls(
-            np.array([0.1, 0.5, 0.5]), np.full(d, d**-0.5), np.full(d, 0.3 * d**-0.5), np.exp(-3.0)
-        )
+        parts, noise = np.array([0.1, 0.5, 0.5]), np.exp(-3.0)
+        return cls(parts, np.full(d, d**-0.5), np.full(d, 0.3 * d**-0.5), noise, np.zeros((d, d)))
 
     @classmethod
-    def of_logarithms(cls, p: Array) -> Scales:
-        """From the vector that is searched."""
+    def of_logarithms(cls, p: Array, mixing: Array | None = None) -> Scales:
+        """From the vector p."""
         values = np.exp(p)
         d = (len(p) - 4) // 2
-        return cls(values[:3], values[3 : 3 + d], values[3 + d : -1], float(values[-1]))
+        mixing = np.zeros((d, d)) if mixing is None else mixing
+        return cls(values[:3], values[3 : 3 + d], values[3 + d : -1], float(values[-1]), mixing)
 
     @property
     def logarithms(self) -> Array:
-        """The vector that is searched."""
+        """The vector p."""
         values = np.concatenate([self.parts, self.smooth, self.rough, [self.noise]])
         return np.asarray(np.log(values))
+
+    @property
+    def metric(self) -> Array:
+        """B = (I + E) diag(v), so that r = |B (x - x')|."""
+        return np.asarray((np.eye(len(self.smooth)) + self.mixing) * self.smooth)
 
 
 @dataclass(frozen=True)
@@ -112,7 +131,8 @@ class KernelRegression:
         That of the rough part is 0 at its kinks.
         """
         s = self.scales
-        squares = torch.as_tensor(s.smooth**2).to(self.points)
+        squares = torch.as_tensor(s.metric.T @ s.metric).to(self.points)  # r^2 is a form of it
+        pulled = self.points @ squares
         rates = torch.as_tensor(s.rough).to(self.points)
         results = []
         for rows in self._chunks(x):
@@ -121,10 +141,12 @@ class KernelRegression:
             doubt, white = self._doubt(rows, kernel)
             pull = white @ self.whitener
             slope = s.parts[1] * (1 + r) / 3 * torch.exp(-r)
+            pulls = rows @ squares
             gradient = []
             for j in range(rows.shape[1]):
                 delta = rows[:, j, None] - self.points[None, :, j]
-                terms = s.parts[0] * self.points[None, :, j] - slope * squares[j] * delta
+                terms = s.parts[0] * self.points[None, :, j]
+                terms = terms - slope * (pulls[:, j, None] - pulled[None, :, j])
                 terms = terms - rates[j] * torch.sign(delta) * rough
                 change = 2 * s.parts[0] * rows[:, j] - 2 * (terms[:, self.anchors] * pull).sum(1)
                 change = torch.where(doubt > 1, change[:, None], 0.0)
@@ -163,42 +185,88 @@ class KernelRegression:
         return linear + smooth + rough, r, rough
 
 
-def likely_scales(
-    x: Array,
-    y: Array,
-    weights: Array,
-    rng: np.random.Generator,
-    device: torch.device,
-    max_rows: int = 1000,
-) -> Scales:
-    """The scales of largest likelihood for standardised rows x (n, d) and y (n, d_Y).
+class Sample(NamedTuple):
+    """Standardised rows x (n, d) with responses y (n, d_Y) and weights, on a device."""
 
-    Parameters
-    ----------
-    x, y, weights : ndarray
-    rng : Generator
-        Draws the sample of ``max_rows`` where there are more.
-    device : torch.device
-    max_rows : int, default=1000
-        The cost grows with its cube.
-    """
-    if len(x) > max_rows:
-        sample = np.sort(rng.choice(len(x), max_rows, replace=False))
-        x, y, weights = x[sample], y[sample], weights[sample]
-    rows, responses, w = (
-        torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
-    )
-    start = Scales.start(x.shape[1]).logarithms
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+
+    @classmethod
+    def draw(
+        cls,
+        x: Array,
+        y: Array,
+        weights: Array,
+        rng: np.random.Generator,
+        device: torch.device,
+        most: int,
+    ) -> Sample:
+        """All rows, or so many of them."""
+        if len(x) > most:
+            chosen = np.sort(rng.choice(len(x), most, replace=False))
+            x, y, weights = x[chosen], y[chosen], weights[chosen]
+        return cls(
+            *(torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights))
+        )
+
+
+def likely_scales(sample: Sample) -> Scales:
+    """The scales of largest likelihood, features not mixed; the cost grows with n^3."""
+    start = Scales.start(sample.x.shape[1]).logarithms
+
+    def objective(p: Array) -> tuple[float, Array]:
+        scales = Scales.of_logarithms(p)
+        value, slopes = _negative_likelihood(scales, sample)
+        by_smooth = (scales.metric * slopes.metric).sum(0)
+        return _pulled(
+            value,
+            np.concatenate([slopes.parts, by_smooth, slopes.rough, slopes.noise]),
+            p - start,
+            np.full(len(p), _PULL),
+        )
+
+    return Scales.of_logarithms(_search(objective, start))
+
+
+def mix_features(scales: Scales, sample: Sample) -> Scales:
+    """The same with a mixing of the features in the smooth part."""
+    d = len(scales.smooth)
+    v = scales.smooth
+    logarithms = scales.logarithms
+    start = np.concatenate([logarithms[:3], np.zeros(d * d), logarithms[3 + d :]])
+    strengths = np.full(len(start), _PULL)
+    strengths[3 : 3 + d * d] = _MIXING_PULL * d
+
+    def at(p: Array) -> Scales:
+        others = np.concatenate([p[:3], logarithms[3 : 3 + d], p[3 + d * d :]])
+        return Scales.of_logarithms(others, p[3 : 3 + d * d].reshape(d, d))
+
+    def objective(p: Array) -> tuple[float, Array]:
+        value, slopes = _negative_likelihood(at(p), sample)
+        by_mixing = (slopes.metric * v).ravel()
+        gradient = np.concatenate([slopes.parts, by_mixing, slopes.rough, slopes.noise])
+        return _pulled(value, gradient, p - start, strengths)
+
+    return at(_search(objective, start))
+
+
+def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tuple[float, Array]:
+    """Value and gradient with a pull back along the way from the start."""
+    return value + 0.5 * float(strengths @ way**2), gradient + strengths * way
+
+
+def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+    """Where the objective is least; the last number is the logarithm of tau."""
     result = minimize(
-        _negative_likelihood,
+        objective,
         start,
-        args=(rows, responses, w, start),
         jac=True,
         method="L-BFGS-B",
         bounds=[(-_BOUND, _BOUND)] * (len(start) - 1) + [(-_NOISE_BOUND, 0.0)],
         options={"maxfun": _MAX_EVALUATIONS, "maxcor": 20},
     )
-    return Scales.of_logarithms(result.x)
+    return np.asarray(result.x)
 
 
 def regress(
@@ -245,42 +313,49 @@ def _variance(scales: Scales, rows: Tensor) -> Tensor:
 
 def _parts(scales: Scales, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The three parts of the kernel between rows, and the smooth distance."""
-    smooth = torch.as_tensor(scales.smooth).to(a)
+    metric = torch.as_tensor(scales.metric).to(a)
     rough = torch.as_tensor(scales.rough).to(a)
-    r = torch.cdist(a * smooth, b * smooth, compute_mode="donot_use_mm_for_euclid_dist")
+    r = torch.cdist(a @ metric.T, b @ metric.T, compute_mode="donot_use_mm_for_euclid_dist")
     q = torch.cdist(a * rough, b * rough, p=1)
     s0, s1, s2 = scales.parts
     return s0 * (a @ b.T), s1 * (1 + r + r * r / 3) * torch.exp(-r), r, s2 * torch.exp(-q)
 
 
-def _negative_likelihood(
-    p: Array, x: Tensor, y: Tensor, weights: Tensor, start: Array
-) -> tuple[float, Array]:
-    """The objective of the module docstring and its gradient in the logarithms p."""
-    scales = Scales.of_logarithms(p)
+class _Slopes(NamedTuple):
+    """Derivatives by the logarithms of s, w and tau, and by the entries of B."""
+
+    parts: Array
+    metric: Array
+    rough: Array
+    noise: Array
+
+
+def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:
+    """The objective of the module docstring without its pull, and its derivatives."""
+    x, y, weights = sample
     linear, smooth, r, rough = _parts(scales, x, x)
     noise = (scales.noise + _JITTER) / weights
     covariance = linear + smooth + rough
     covariance.diagonal().add_(noise)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     if failed:
-        return 1e25, np.zeros_like(p)
+        d = len(scales.smooth)
+        return 1e25, _Slopes(np.zeros(3), np.zeros((d, d)), np.zeros(d), np.zeros(1))
     alpha = torch.cholesky_solve(y, factor)
     n_responses = y.shape[1]
     value = 0.5 * (y * alpha).sum() + n_responses * factor.diagonal().log().sum()
     weight = (0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)).contiguous()
     by_part = [weight.ravel().dot(part.ravel()) for part in (linear, smooth, rough)]
     by_noise = scales.noise * (weight.diagonal() / weights).sum()
-    # d smooth / d log v_j = -s_1 (1 + r)/3 e^-r v_j^2 (x_j - x'_j)^2, summed as a quadratic form
+    # d smooth / d B = -s_1 (1 + r)/3 e^-r B (x - x') (x - x')^T, summed as a quadratic form
     slope = weight * (scales.parts[1] * (1 + r) / 3 * torch.exp(-r))
-    forms = 2 * ((slope.sum(1)[:, None] * x.square()).sum(0) - (x * (slope @ x)).sum(0))
-    by_smooth = -torch.as_tensor(scales.smooth**2).to(x) * forms
+    form = 2 * x.T @ (slope.sum(1)[:, None] * x - slope @ x)
+    by_metric = -torch.as_tensor(scales.metric).to(x) @ form
     # d rough / d log w_j = -w_j |x_j - x'_j| rough
     steep, gaps = weight.mul_(rough).ravel(), torch.empty_like(rough)
     by_rough = [
         -scale * steep.dot(torch.sub(column[:, None], column, out=gaps).abs_().ravel())
         for column, scale in zip(x.T, scales.rough, strict=True)
     ]
-    gradient = torch.stack([*by_part, *by_smooth, *by_rough, by_noise]).cpu().numpy()
-    pull = p - start
-    return float(value) + 0.5 * _PULL * float(pull @ pull), gradient + _PULL * pull
+    slopes = torch.stack(by_part), by_metric, torch.stack(by_rough), by_noise[None]
+    return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))

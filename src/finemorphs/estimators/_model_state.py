@@ -1,7 +1,7 @@
 """A model as tensors and a description, and back.
 
 flow      tensors theta, centers.0 .. (a D module each); description sequence, modules
-kernels   tensors points, coefficients, scales, anchors; description kind
+kernels   tensors points, coefficients, scales, mixing, anchors; description kind
 both      tensors x_mean, x_scale, x_warp.*, the same of y; description warps
 """
 
@@ -36,6 +36,8 @@ def describe_model(model: Model | KernelModel) -> tuple[dict[str, Tensor], dict[
         tensors["points"] = regression.points.cpu()
         tensors["coefficients"] = regression.coefficients.cpu()
         tensors["scales"] = torch.from_numpy(regression.scales.logarithms)
+        if regression.scales.mixing.any():
+            tensors["mixing"] = torch.from_numpy(regression.scales.mixing)
         if len(regression.anchors):
             tensors["anchors"] = regression.anchors.cpu()
         return tensors, description | {"kind": "kernels"}
@@ -78,7 +80,11 @@ def restore_kernel(
     check_tensor(tensors, "coefficients", (n_rows, n_responses), torch.float64)
     check_tensor(tensors, "scales", (2 * n_features + 4,), torch.float64)
     scalings = _restore_scalings(tensors, description, n_features, n_responses)
-    scales = Scales.of_logarithms(tensors["scales"].numpy())
+    mixing = None
+    if "mixing" in tensors:
+        check_tensor(tensors, "mixing", (n_features, n_features), torch.float64)
+        mixing = tensors["mixing"].numpy()
+    scales = Scales.of_logarithms(tensors["scales"].numpy(), mixing)
     anchors = _restore_anchors(tensors, n_rows)
     regression = KernelRegression(scales, tensors["points"], tensors["coefficients"], anchors)
     return KernelModel(regression, *scalings)

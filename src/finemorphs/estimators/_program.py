@@ -121,7 +121,7 @@ def _kernel_regression(model: KernelModel, x: Value) -> Value:
 def _regression_kernel(scales: Scales, x: Value, points: Array) -> Value:
     """k(x, x_j) of :mod:`finemorphs.kernel_regression` for all points."""
     linear, smooth, rough = (float(part) for part in scales.parts)
-    r = _squared_distances(x * scales.smooth, points * scales.smooth).sqrt()
+    r = _squared_distances(x @ scales.metric.T, points @ scales.metric.T).sqrt()
     kernel = (x @ points.T) * linear + ((r * (1 / 3) + 1.0) * r + 1.0) * (-r).exp() * smooth
     one = np.eye(points.shape[1])
     deltas = (

@@ -5,7 +5,7 @@ Two kinds are tried, and each is judged on rows that it was not trained on:
     flows     sequences of modules along a path of noise levels (:mod:`.._path`), one fit a
               fold, as long as they have a weight; all folds are kept and averaged
     kernels   kernel regression (:mod:`finemorphs.kernel_regression`) with the inputs as they are
-              and with their normal scores; refitted to all rows
+              and with their normal scores, features mixed or not; refitted to all rows
 
 The warp of the response is the one with which kernel regression does better. The weights
 minimise the squared error of the mean out of fold; they are not negative and add up to 1.
@@ -39,18 +39,31 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
         flows = fit_flows(task, response_warp, kernels, progress)
     candidates = [*kernels, *flows.candidates]
     shares = weigh(task, candidates)
-    members = tuple(
-        Member(member.name, float(share * member.weight), member.model)
-        for candidate, share in zip(candidates, shares, strict=True)
-        for member in candidate.members
-        if share > 0
-    )
+    members = _members(task, candidates, shares)
     estimator._adopt(flows.first)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members, flows.left)
     stopped = INTERRUPTED if task.interrupted else flows.stopped
     if stopped:
         estimator.status_, estimator.converged_ = stopped, False
+
+
+def _members(task: Task, candidates: list[Candidate], shares: Array) -> tuple[Member, ...]:
+    """Those of all candidates with a weight, or of the first ones if the user interrupts."""
+    made: list[Member] = []
+    for candidate, share in zip(candidates, shares, strict=True):
+        if not share:
+            continue
+        try:
+            members = candidate.members()
+        except KeyboardInterrupt:
+            if not made:
+                raise
+            task.interrupt()
+            break
+        made += [Member(m.name, float(share * m.weight), m.model) for m in members]
+    total = sum(member.weight for member in made)
+    return tuple(Member(m.name, m.weight / total, m.model) for m in made)
 
 
 def _summary(

@@ -157,7 +157,7 @@ def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsReg
         Member(f"{name}, fold {walk.fold + 1}", 1 / len(fits), fit.model_)
         for walk, fit in zip(walks, fits, strict=True)
     )
-    return Candidate(name, out_of_fold[best], members), fits[0]
+    return Candidate(name, out_of_fold[best], lambda: members), fits[0]
 
 
 def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,13 @@
-"""Candidates that are kernel regressions, one for each warp of the inputs."""
+"""Candidates that are kernel regressions, two for each warp of the inputs.
+
+One has a width for each feature, the other mixes the features too.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -11,7 +16,7 @@ from finemorphs._typing import Array
 from finemorphs.estimators._data import TrainingRows, prepare
 from finemorphs.estimators._members import KernelModel, Member
 from finemorphs.estimators.best._task import Candidate, Task
-from finemorphs.kernel_regression import Scales, likely_scales, regress
+from finemorphs.kernel_regression import Sample, Scales, likely_scales, mix_features, regress
 from finemorphs.resources import available
 from finemorphs.training import Progress
 
@@ -20,51 +25,90 @@ __all__ = ["fit_kernels"]
 _KERNEL_ROWS = 8000  # beyond, a sample of the rows; on a GPU as many as find memory
 _KERNEL_MATRICES = 8  # of pairs of rows, held at once
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
+_MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
+_MIXED_FEATURES = 100  # at most
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Scales with warps of inputs and response, and what they predict."""
+
+    warps: tuple[str, str]
+    scales: Scales
+    candidate: Candidate
 
 
 def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
-    """The response's warp and the candidates with it, one for each warp of the inputs.
+    """The response's warp and the candidates with it.
 
     There is always one; the others are left where time is over or the user interrupts.
     """
-    trials: defaultdict[str, list[Candidate]] = defaultdict(list)
-    for response_warp, input_warp in product(task.response_warps, task.input_warps):
+    trials: list[_Trial] = []
+
+    def attempt(fit: Callable[[], _Trial]) -> None:
         if trials and task.clock.is_over():
-            break
+            return
         try:
-            candidate = _kernel(task, input_warp, response_warp)
+            trials.append(fit())
         except KeyboardInterrupt:
             if not trials:
                 raise
             task.interrupt()
-            break
-        trials[response_warp].append(candidate)
+            return
+        candidate = trials[-1].candidate
         error = task.error(candidate.out_of_fold) ** 0.5
         progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
-    errors = {
-        warp: task.error(np.mean([c.out_of_fold for c in trial], axis=0))
-        for warp, trial in trials.items()
+
+    for response_warp, input_warp in product(task.response_warps, task.input_warps):
+        attempt(partial(_plain, task, (input_warp, response_warp)))
+    predictions = {
+        warp: [t.candidate.out_of_fold for t in trials if t.warps[1] == warp]
+        for warp in dict.fromkeys(trial.warps[1] for trial in trials)
     }
-    best = min(errors, key=errors.__getitem__)
-    return best, trials[best]
+    best = min(predictions, key=lambda warp: task.error(np.mean(predictions[warp], axis=0)))
+    if 1 < task.X.shape[1] <= _MIXED_FEATURES:
+        for trial in [trial for trial in trials if trial.warps[1] == best]:
+            attempt(partial(_mixed, task, trial))
+    return best, [trial.candidate for trial in trials if trial.warps[1] == best]
 
 
-def _kernel(task: Task, *warps: str) -> Candidate:
-    """Kernel regression with warps of inputs and response; its scales are chosen on all rows."""
-    every = np.arange(len(task.X))
-    rows = _rows(task, every, warps)
-    sample = _SCALES_ROWS[task.device.type]
-    scales = likely_scales(rows.x, rows.y, rows.weights, task.rng, task.device, sample)
+def _plain(task: Task, warps: tuple[str, str]) -> _Trial:
+    """Kernel regression with these warps; its scales are chosen on all rows."""
+    scales = likely_scales(_sample(task, warps, _SCALES_ROWS))
+    name = "kernels (inputs {}, response {})".format(*warps)
+    return _Trial(warps, scales, _candidate(task, name, scales, warps))
+
+
+def _mixed(task: Task, plain: _Trial) -> _Trial:
+    """The same with features mixed."""
+    warps = plain.warps
+    scales = mix_features(plain.scales, _sample(task, warps, _MIXING_ROWS))
+    name = "kernels of mixed features (inputs {}, response {})".format(*warps)
+    return _Trial(warps, scales, _candidate(task, name, scales, warps))
+
+
+def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
+    """As many of all rows as a likelihood is taken of on the device."""
+    rows = _rows(task, np.arange(len(task.X)), warps)
+    device = task.device
+    return Sample.draw(rows.x, rows.y, rows.weights, task.rng, device, most[device.type])
+
+
+def _candidate(task: Task, name: str, scales: Scales, warps: tuple[str, str]) -> Candidate:
+    """What the scales predict out of fold; the member is fitted to all rows."""
     out_of_fold = np.full(task.y.shape, np.nan)
     for train, test in task.splits:
         model = _kernel_model(task, scales, train, warps)
         out_of_fold[test] = model.predict(task.X[test], task.engine, task.device)
-    model = _kernel_model(task, scales, every, warps)
-    name = "kernels (inputs {}, response {})".format(*warps)
-    return Candidate(name, out_of_fold, (Member(name, 1.0, model),))
+
+    def members() -> tuple[Member, ...]:
+        every = np.arange(len(task.X))
+        return (Member(name, 1.0, _kernel_model(task, scales, every, warps)),)
+
+    return Candidate(name, out_of_fold, members)
 
 
-def _kernel_model(task: Task, scales: Scales, chosen: Array, warps: tuple[str, ...]) -> KernelModel:
+def _kernel_model(task: Task, scales: Scales, chosen: Array, warps: tuple[str, str]) -> KernelModel:
     """Fitted to the chosen rows, or to a sample of them where their matrix would not fit."""
     limit = _KERNEL_ROWS
     if task.device.type == "cuda":
@@ -75,7 +119,7 @@ def _kernel_model(task: Task, scales: Scales, chosen: Array, warps: tuple[str, .
     return KernelModel(regression, rows.x_scaling, rows.y_scaling)
 
 
-def _rows(task: Task, chosen: Array, warps: tuple[str, ...]) -> TrainingRows:
+def _rows(task: Task, chosen: Array, warps: tuple[str, str]) -> TrainingRows:
     """The chosen rows, warped and standardised."""
     data = task.X[chosen], task.y[chosen], task.weights[chosen]
-    return prepare(*data, rng=task.rng, warps=(warps[0], warps[1]))
+    return prepare(*data, rng=task.rng, warps=warps)

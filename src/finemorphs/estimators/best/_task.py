@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,11 +30,14 @@ _FLOW_ROWS = {"cpu": 20_000, "cuda": 500_000}
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of model, what it predicts out of fold (NaN where no fold holds a row out)."""
+    """A kind of model, what it predicts out of fold (NaN where no fold holds a row out).
+
+    ``members`` makes its members, so that what has no weight need not be fitted to all rows.
+    """
 
     name: str
     out_of_fold: Array
-    members: tuple[Member, ...]
+    members: Callable[[], tuple[Member, ...]]
 
 
 class Task:
