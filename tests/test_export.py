@@ -89,6 +89,17 @@ def test_kernel_regressions_that_know_nothing(tmp_path: Path) -> None:
     assert np.abs(error).max() < 1e-5 * Y.std()
 
 
+def test_kernel_regressions_of_mixed_features(tmp_path: Path) -> None:
+    z = (X - X.mean(0)) / X.std(0)
+    responses = np.sin(2 * (z[:, 0] - z[:, 1] + z[:, 2]))
+    model = MODELS["best"].fit(X, responses)
+    mixed = [m.model.regression.scales for m in model.members_ if "mixed" in m.name]
+    assert any(not np.allclose(scales.metric, scales.metric.T, atol=0.01) for scales in mixed)
+    model.export(tmp_path / "model.onnx")
+    error = run_onnx(tmp_path / "model.onnx", X) - model.predict(X)
+    assert np.abs(error).max() < 1e-5 * responses.std()
+
+
 def test_several_responses(tmp_path: Path) -> None:
     responses = np.stack([Y, X[:, 0]], 1)
     model = FineMorphsRegressor(random_state=0, max_iter=30).fit(X, responses)

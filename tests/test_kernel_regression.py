@@ -235,6 +235,8 @@ def test_features_are_mixed_where_the_response_says_so():
     assert not plain.mixing.any()
     _, _, (first, *_) = np.linalg.svd(mixed.metric)
     assert abs(first @ direction) > 0.98
+    straight = sample_of(x, np.sin(3 * x[:, :1]))
+    assert not mix_features(likely_scales(straight), straight).mixing.any()
     errors = [
         np.abs(
             regress(scales, x, sample.y.numpy(), np.ones(200), CPU).predict(new) - response(new)

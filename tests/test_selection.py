@@ -31,8 +31,20 @@ def table():
 
 
 @pytest.fixture(scope="module")
+def oblique():
+    """A response that bends between the columns."""
+    x, _ = np.random.default_rng(0).standard_normal((2, 90, 3))
+    return x, np.sin(2 * (x[:, 0] - x[:, 1] + x[:, 2]))
+
+
+@pytest.fixture(scope="module")
 def best(table):
     return FineMorphsRegressor(preset="best", **FAST).fit(*table)
+
+
+@pytest.fixture(scope="module")
+def mixed(oblique):
+    return FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
 
 
 # --- noise ------------------------------------------------------------------------------------
@@ -355,11 +367,11 @@ def test_flows_are_fitted_in_all_folds_where_they_count(
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
     names = [c["name"].split(" (")[0] for c in model.selection_["candidates"]]
     kinds = [name for name in names if not name.startswith("kernels")]
-    assert names.count("kernels") == names.count("kernels of mixed features") == 2
+    assert names.count("kernels") == 2
     assert len(kinds) == n_kinds
     assert [in_other_folds.count(kind) for kind in kinds if kind in in_other_folds] == n_walks
     n_kept = n_walks.count(4)
-    for candidate in model.selection_["candidates"][4 + n_kept :]:
+    for candidate in model.selection_["candidates"][2 + n_kept :]:
         assert candidate["weight"] == 0
         assert candidate["rmse"][0] > 0
     assert model.transform(table[0]).shape == (90, 3)
@@ -514,16 +526,16 @@ def test_ctrl_c_in_the_first_kernel_regression_leaves_nothing(table, press_ctrl_
         FineMorphsRegressor(preset="best", **FAST).fit(*table)
 
 
-@pytest.mark.parametrize("number", [6, 21], ids=["a width a feature", "mixed features"])
-def test_ctrl_c_in_a_later_kernel_regression_leaves_a_model(number, table, press_ctrl_c):
+@pytest.mark.parametrize(("number", "n_left"), [(6, 1), (21, 2)], ids=["plain", "mixed"])
+def test_ctrl_c_in_a_later_kernel_regression_leaves_a_model(number, n_left, oblique, press_ctrl_c):
     begun = press_ctrl_c(number)
-    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
     assert len(begun) > number  # those with a weight are fitted to all rows
     assert model.status_ == "Interrupted by the user."
     assert not model.converged_
-    assert np.isfinite(model.predict(table[0])).all()
+    assert np.isfinite(model.predict(oblique[0])).all()
     names = [c["name"] for c in model.selection_["candidates"] if "kernels" in c["name"]]
-    assert len(names) == (1 if number == 6 else 2)
+    assert len(names) == n_left
 
 
 def test_ctrl_c_in_the_last_fits_leaves_the_members_that_are_there(
@@ -553,6 +565,30 @@ def test_what_has_no_weight_is_not_fitted_to_all_rows(table, press_ctrl_c):
     begun = press_ctrl_c(0, lambda task, chosen: len(chosen) == len(task.X))
     model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
     assert len(begun) == sum(isinstance(m.model, KernelModel) for m in model.members_)
+
+
+@pytest.mark.parametrize(("most", "n"), [(100, 2), (2, 0)], ids=["mixed", "too many features"])
+def test_features_are_mixed_where_that_is_likely(most, n, oblique, best, monkeypatch):
+    monkeypatch.setattr(_kernels, "_MIXED_FEATURES", most)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
+    assert sum("mixed" in c["name"] for c in model.selection_["candidates"]) == n
+    assert not any("mixed" in c["name"] for c in best.selection_["candidates"])
+
+
+def test_mixed_features_survive_a_file_and_have_their_derivative(mixed, oblique, tmp_path):
+    x = oblique[0][:7]
+    assert sum(member.weight for member in mixed.members_ if "mixed" in member.name) > 0.5
+    mixed.save(tmp_path / "m.fm")
+    again = load(tmp_path / "m.fm")
+    np.testing.assert_array_equal(again.predict(x), mixed.predict(x))
+    (member,) = (m for m in again.members_ if "mixed" in m.name and "none, response" in m.name)
+    step = 1e-6
+    for j, e in enumerate(np.eye(3)):
+        up, down = (
+            member.model.predict(x + s * step * e, *choose_engine("cpu", "cpu")) for s in (1, -1)
+        )
+        numeric = (up - down) / (2 * step)
+        np.testing.assert_allclose(member.model.jacobian(x)[:, :, j], numeric, rtol=1e-4, atol=1e-5)
 
 
 def test_a_single_feature_is_not_mixed():

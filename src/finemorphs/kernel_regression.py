@@ -13,7 +13,7 @@ forests of trees do. The logarithms p of s, v, w and tau minimise
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
 E, which mixes the features, is 0, or it is searched too, with p_0 the scales without it, v fixed
-there, and 2 d |E|^2 added.
+there, and 2 d |E|^2 added; it is kept if that lowers the objective by d^2 or more, its size.
 
 Far from the rows the sum is a polynomial where the smooth part has small weights v. So it is taken
 back to 0, the mean of standardised responses, where its own variance is above theirs:
@@ -230,7 +230,7 @@ def likely_scales(sample: Sample) -> Scales:
 
 
 def mix_features(scales: Scales, sample: Sample) -> Scales:
-    """The same with a mixing of the features in the smooth part."""
+    """The same with the features of the smooth part mixed, if that is likely enough."""
     d = len(scales.smooth)
     v = scales.smooth
     logarithms = scales.logarithms
@@ -248,7 +248,9 @@ def mix_features(scales: Scales, sample: Sample) -> Scales:
         gradient = np.concatenate([slopes.parts, by_mixing, slopes.rough, slopes.noise])
         return _pulled(value, gradient, p - start, strengths)
 
-    return at(_search(objective, start))
+    found = _search(objective, start)
+    gain = objective(start)[0] - objective(found)[0]
+    return at(found) if gain >= d * d else scales
 
 
 def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tuple[float, Array]:

@@ -1,6 +1,6 @@
-"""Candidates that are kernel regressions, two for each warp of the inputs.
+"""Candidates that are kernel regressions, one or two for each warp of the inputs.
 
-One has a width for each feature, the other mixes the features too.
+One has a width for each feature, the other mixes the features too, where that is likely.
 """
 
 from __future__ import annotations
@@ -45,17 +45,20 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
     """
     trials: list[_Trial] = []
 
-    def attempt(fit: Callable[[], _Trial]) -> None:
+    def attempt(fit: Callable[[], _Trial | None]) -> None:
         if trials and task.clock.is_over():
             return
         try:
-            trials.append(fit())
+            trial = fit()
         except KeyboardInterrupt:
             if not trials:
                 raise
             task.interrupt()
             return
-        candidate = trials[-1].candidate
+        if trial is None:
+            return
+        trials.append(trial)
+        candidate = trial.candidate
         error = task.error(candidate.out_of_fold) ** 0.5
         progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
 
@@ -79,10 +82,12 @@ def _plain(task: Task, warps: tuple[str, str]) -> _Trial:
     return _Trial(warps, scales, _candidate(task, name, scales, warps))
 
 
-def _mixed(task: Task, plain: _Trial) -> _Trial:
-    """The same with features mixed."""
+def _mixed(task: Task, plain: _Trial) -> _Trial | None:
+    """The same with features mixed, if they are."""
     warps = plain.warps
     scales = mix_features(plain.scales, _sample(task, warps, _MIXING_ROWS))
+    if not scales.mixing.any():
+        return None
     name = "kernels of mixed features (inputs {}, response {})".format(*warps)
     return _Trial(warps, scales, _candidate(task, name, scales, warps))
 
