@@ -246,6 +246,15 @@ def test_features_are_mixed_where_the_response_says_so():
     assert errors[1] < 0.6 * errors[0]
 
 
+@pytest.mark.parametrize(("n", "d"), [(40, 1), (17, 3)], ids=["one feature", "few rows"])
+def test_where_there_is_nothing_to_mix(n, d, monkeypatch):
+    x, y = data(n, max(d, 2))
+    sample = sample_of(x[:, :d], y)
+    scales = likely_scales(sample)
+    monkeypatch.delattr(kernel_regression, "_search")
+    assert mix_features(scales, sample) is scales
+
+
 def test_a_sample_is_taken_of_many_rows():
     x, y = data(200)
     sample = sample_of(x, y, most=50)

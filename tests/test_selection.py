@@ -567,12 +567,9 @@ def test_what_has_no_weight_is_not_fitted_to_all_rows(table, press_ctrl_c):
     assert len(begun) == sum(isinstance(m.model, KernelModel) for m in model.members_)
 
 
-@pytest.mark.parametrize(("most", "n"), [(100, 2), (2, 0)], ids=["mixed", "too many features"])
-def test_features_are_mixed_where_that_is_likely(most, n, oblique, best, monkeypatch):
-    monkeypatch.setattr(_kernels, "_MIXED_FEATURES", most)
-    model = FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
-    assert sum("mixed" in c["name"] for c in model.selection_["candidates"]) == n
-    assert not any("mixed" in c["name"] for c in best.selection_["candidates"])
+def test_features_are_mixed_where_that_is_likely(mixed, best):
+    for model, n in ((mixed, 2), (best, 0)):
+        assert sum("mixed" in c["name"] for c in model.selection_["candidates"]) == n
 
 
 def test_mixed_features_survive_a_file_and_have_their_derivative(mixed, oblique, tmp_path):
@@ -589,12 +586,6 @@ def test_mixed_features_survive_a_file_and_have_their_derivative(mixed, oblique,
         )
         numeric = (up - down) / (2 * step)
         np.testing.assert_allclose(member.model.jacobian(x)[:, :, j], numeric, rtol=1e-4, atol=1e-5)
-
-
-def test_a_single_feature_is_not_mixed():
-    x = np.linspace(-2, 2, 60)[:, None]
-    model = FineMorphsRegressor(preset="best", **FAST).fit(x, np.sin(x[:, 0]))
-    assert not any("mixed" in c["name"] for c in model.selection_["candidates"])
 
 
 def test_weights_of_the_simplex():

@@ -51,6 +51,7 @@ MOST_ANCHORS = 500
 _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
 _MIXING_PULL = 4.0  # times d
+_ROWS_A_NUMBER = 2  # of E, at least
 _JITTER = 1e-7  # of the noise
 _KNOWN = 0.3  # so small is V at the rows
 _ROWS_AT_ONCE = 2048
@@ -230,8 +231,13 @@ def likely_scales(sample: Sample) -> Scales:
 
 
 def mix_features(scales: Scales, sample: Sample) -> Scales:
-    """The same with the features of the smooth part mixed, if that is likely enough."""
+    """The same with the features of the smooth part mixed, if that is likely enough.
+
+    They are left as they are where there are few rows for the numbers of E.
+    """
     d = len(scales.smooth)
+    if d == 1 or len(sample.x) < _ROWS_A_NUMBER * d * d:
+        return scales
     v = scales.smooth
     logarithms = scales.logarithms
     start = np.concatenate([logarithms[:3], np.zeros(d * d), logarithms[3 + d :]])

@@ -26,7 +26,6 @@ _KERNEL_ROWS = 8000  # beyond, a sample of the rows; on a GPU as many as find me
 _KERNEL_MATRICES = 8  # of pairs of rows, held at once
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
-_MIXED_FEATURES = 100  # at most
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,8 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
         for warp in dict.fromkeys(trial.warps[1] for trial in trials)
     }
     best = min(predictions, key=lambda warp: task.error(np.mean(predictions[warp], axis=0)))
-    if 1 < task.X.shape[1] <= _MIXED_FEATURES:
-        for trial in [trial for trial in trials if trial.warps[1] == best]:
-            attempt(partial(_mixed, task, trial))
+    for trial in [trial for trial in trials if trial.warps[1] == best]:
+        attempt(partial(_mixed, task, trial))
     return best, [trial.candidate for trial in trials if trial.warps[1] == best]
 
 
