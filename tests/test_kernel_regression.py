@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from finemorphs import kernel_regression
 from finemorphs.kernel_regression import (
     KernelRegression,
     Sample,
     Scales,
-    _negative_likelihood,
+    _likelihood,
+    _regression,
     likely_scales,
     mix_features,
     regress,
 )
+from finemorphs.kernel_regression._likelihood import _negative_likelihood
 
 CPU = torch.device("cpu")
 
@@ -83,7 +84,7 @@ def test_what_is_searched_has_its_gradient(search, monkeypatch):
         handed.append((objective, start))
         return start
 
-    monkeypatch.setattr(kernel_regression, "_search", keep)
+    monkeypatch.setattr(_likelihood, "_search", keep)
     sample = sample_of(*data(40))
     scales = likely_scales(sample)
     if search == "mix":
@@ -194,7 +195,7 @@ def test_jacobian_where_the_rows_say_nothing():
 @pytest.mark.parametrize("most", [3, 500])
 def test_anchors_leave_little_to_the_other_rows(most, monkeypatch):
     """By the exact variance, the row with the largest one first; or as many as there may be."""
-    monkeypatch.setattr(kernel_regression, "MOST_ANCHORS", most)
+    monkeypatch.setattr(_regression, "MOST_ANCHORS", most)
     model, x, _ = a_polynomial()
     found = model.anchors.tolist()
     assert len(set(found)) == len(found) <= most
@@ -251,7 +252,7 @@ def test_where_there_is_nothing_to_mix(n, d, monkeypatch):
     x, y = data(n, max(d, 2))
     sample = sample_of(x[:, :d], y)
     scales = likely_scales(sample)
-    monkeypatch.delattr(kernel_regression, "_search")
+    monkeypatch.delattr(_likelihood, "_search")
     assert mix_features(scales, sample) is scales
 
 

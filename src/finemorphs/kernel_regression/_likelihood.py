@@ -1,0 +1,161 @@
+"""The scales of largest likelihood.
+
+The logarithms p of s, v, w and tau minimise
+
+    1/2 tr(y^T C^-1 y) + d_Y/2 log det C + 0.005 |p - p_0|^2,      C = K + tau W^-1,
+
+on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
+E, which mixes the features, is searched from the scales without it, which are then p_0, with v
+fixed there and 2 d |E|^2 added; it is kept if that lowers the objective by d^2 or more, its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+
+from finemorphs._typing import Array, Tensor
+from finemorphs.kernel_regression._scales import JITTER, Scales, kernel_parts
+
+__all__ = ["Sample", "likely_scales", "mix_features"]
+
+_BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
+_PULL = 0.01
+_MIXING_PULL = 4.0  # times d
+_ROWS_A_NUMBER = 2  # of E, at least
+_MAX_EVALUATIONS = 60
+
+
+class Sample(NamedTuple):
+    """Standardised rows x (n, d) with responses y (n, d_Y) and weights, on a device."""
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+
+    @classmethod
+    def draw(
+        cls,
+        x: Array,
+        y: Array,
+        weights: Array,
+        rng: np.random.Generator,
+        device: torch.device,
+        most: int,
+    ) -> Sample:
+        """All rows, or so many of them."""
+        if len(x) > most:
+            chosen = np.sort(rng.choice(len(x), most, replace=False))
+            x, y, weights = x[chosen], y[chosen], weights[chosen]
+        return cls(
+            *(torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights))
+        )
+
+
+def likely_scales(sample: Sample) -> Scales:
+    """The scales of largest likelihood, features not mixed; the cost grows with n^3."""
+    start = Scales.start(sample.x.shape[1]).logarithms
+
+    def objective(p: Array) -> tuple[float, Array]:
+        scales = Scales.of_logarithms(p)
+        value, slopes = _negative_likelihood(scales, sample)
+        by_smooth = (scales.metric * slopes.metric).sum(0)
+        return _pulled(
+            value,
+            np.concatenate([slopes.parts, by_smooth, slopes.rough, slopes.noise]),
+            p - start,
+            np.full(len(p), _PULL),
+        )
+
+    return Scales.of_logarithms(_search(objective, start))
+
+
+def mix_features(scales: Scales, sample: Sample) -> Scales:
+    """The same with the features of the smooth part mixed, if that is likely enough.
+
+    They are left as they are where there are few rows for the numbers of E.
+    """
+    d = len(scales.smooth)
+    if d == 1 or len(sample.x) < _ROWS_A_NUMBER * d * d:
+        return scales
+    fixed = scales.logarithms
+    mixing = slice(3, 3 + d * d)  # where it stands in p, in the place of v
+    start = np.concatenate([fixed[:3], np.zeros(d * d), fixed[3 + d :]])
+    strengths = np.full(len(start), _PULL)
+    strengths[mixing] = _MIXING_PULL * d
+
+    def at(p: Array) -> Scales:
+        logarithms = np.concatenate([p[:3], fixed[3 : 3 + d], p[mixing.stop :]])
+        return Scales.of_logarithms(logarithms, p[mixing].reshape(d, d))
+
+    def objective(p: Array) -> tuple[float, Array]:
+        value, slopes = _negative_likelihood(at(p), sample)
+        by_mixing = (slopes.metric * scales.smooth).ravel()
+        gradient = np.concatenate([slopes.parts, by_mixing, slopes.rough, slopes.noise])
+        return _pulled(value, gradient, p - start, strengths)
+
+    found = _search(objective, start)
+    gain = objective(start)[0] - objective(found)[0]
+    return at(found) if gain >= d * d else scales
+
+
+def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tuple[float, Array]:
+    """Value and gradient with a pull back along the way from the start."""
+    return value + 0.5 * float(strengths @ way**2), gradient + strengths * way
+
+
+def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+    """Where the objective is least; the last number is the logarithm of tau."""
+    result = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-_BOUND, _BOUND)] * (len(start) - 1) + [(-_NOISE_BOUND, 0.0)],
+        options={"maxfun": _MAX_EVALUATIONS, "maxcor": 20},
+    )
+    return np.asarray(result.x)
+
+
+class _Slopes(NamedTuple):
+    """Derivatives by the logarithms of s, w and tau, and by the entries of B."""
+
+    parts: Array
+    metric: Array
+    rough: Array
+    noise: Array
+
+
+def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:
+    """The objective without its pull, and its derivatives."""
+    x, y, weights = sample
+    linear, smooth, r, rough = kernel_parts(scales, x, x)
+    noise = (scales.noise + JITTER) / weights
+    covariance = linear + smooth + rough
+    covariance.diagonal().add_(noise)
+    factor, failed = torch.linalg.cholesky_ex(covariance)
+    if failed:
+        d = len(scales.smooth)
+        return 1e25, _Slopes(np.zeros(3), np.zeros((d, d)), np.zeros(d), np.zeros(1))
+    alpha = torch.cholesky_solve(y, factor)
+    n_responses = y.shape[1]
+    value = 0.5 * (y * alpha).sum() + n_responses * factor.diagonal().log().sum()
+    weight = (0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)).contiguous()
+    by_part = [weight.ravel().dot(part.ravel()) for part in (linear, smooth, rough)]
+    by_noise = scales.noise * (weight.diagonal() / weights).sum()
+    # d smooth / d B = -s_1 (1 + r)/3 e^-r B (x - x') (x - x')^T, summed as a quadratic form
+    slope = weight * (scales.parts[1] * (1 + r) / 3 * torch.exp(-r))
+    form = 2 * x.T @ (slope.sum(1)[:, None] * x - slope @ x)
+    by_metric = -torch.as_tensor(scales.metric).to(x) @ form
+    # d rough / d log w_j = -w_j |x_j - x'_j| rough
+    steep, gaps = weight.mul_(rough).ravel(), torch.empty_like(rough)
+    by_rough = [
+        -scale * steep.dot(torch.sub(column[:, None], column, out=gaps).abs_().ravel())
+        for column, scale in zip(x.T, scales.rough, strict=True)
+    ]
+    slopes = torch.stack(by_part), by_metric, torch.stack(by_rough), by_noise[None]
+    return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))
