@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -549,6 +550,9 @@ def test_ctrl_c_in_the_last_fits_leaves_the_members_that_are_there(
     assert model.status_ == "Interrupted by the user."
     (member,) = model.members_
     assert member.weight == 1.0
+    first, *others = (c["weight"] for c in model.selection_["candidates"])
+    assert first == 1.0
+    assert not any(others)
     assert np.isfinite(model.predict(table[0])).all()
 
 
@@ -570,6 +574,21 @@ def test_what_has_no_weight_is_not_fitted_to_all_rows(table, press_ctrl_c):
 def test_features_are_mixed_where_that_is_likely(mixed, best):
     for model, n in ((mixed, 2), (best, 0)):
         assert sum("mixed" in c["name"] for c in model.selection_["candidates"]) == n
+
+
+def test_scales_are_found_on_a_sample_of_many_rows(oblique, monkeypatch):
+    taken = []
+
+    def spy(of_arrays, x, y, weights, device):
+        taken.append(x)
+        return of_arrays(x, y, weights, device)
+
+    monkeypatch.setattr(_kernels, "_SCALES_ROWS", {"cpu": 30})
+    monkeypatch.setattr(_kernels, "_MIXING_ROWS", {"cpu": 40})
+    monkeypatch.setattr(_kernels.Sample, "of_arrays", partial(spy, _kernels.Sample.of_arrays))
+    FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
+    assert [len(x) for x in taken] == [30] * 4 + [40] * 2
+    assert all(len(np.unique(x, axis=0)) == len(x) for x in taken)
 
 
 def test_mixed_features_survive_a_file_and_have_their_derivative(mixed, oblique, tmp_path):

@@ -38,22 +38,10 @@ class Sample(NamedTuple):
     weights: Tensor
 
     @classmethod
-    def draw(
-        cls,
-        x: Array,
-        y: Array,
-        weights: Array,
-        rng: np.random.Generator,
-        device: torch.device,
-        most: int,
-    ) -> Sample:
-        """All rows, or so many of them."""
-        if len(x) > most:
-            chosen = np.sort(rng.choice(len(x), most, replace=False))
-            x, y, weights = x[chosen], y[chosen], weights[chosen]
-        return cls(
-            *(torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights))
-        )
+    def of_arrays(cls, x: Array, y: Array, weights: Array, device: torch.device) -> Sample:
+        """On the device, in double precision."""
+        arrays = (x, y, weights)
+        return cls(*(torch.as_tensor(a, dtype=torch.float64, device=device) for a in arrays))
 
 
 def likely_scales(sample: Sample) -> Scales:
@@ -71,7 +59,7 @@ def likely_scales(sample: Sample) -> Scales:
             np.full(len(p), _PULL),
         )
 
-    return Scales.of_logarithms(_search(objective, start))
+    return Scales.of_logarithms(_search(objective, start)[0])
 
 
 def mix_features(scales: Scales, sample: Sample) -> Scales:
@@ -98,8 +86,8 @@ def mix_features(scales: Scales, sample: Sample) -> Scales:
         gradient = np.concatenate([slopes.parts, by_mixing, slopes.rough, slopes.noise])
         return _pulled(value, gradient, p - start, strengths)
 
-    found = _search(objective, start)
-    gain = objective(start)[0] - objective(found)[0]
+    found, least = _search(objective, start)
+    gain = _negative_likelihood(scales, sample)[0] - least
     return at(found) if gain >= d * d else scales
 
 
@@ -108,8 +96,8 @@ def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tupl
     return value + 0.5 * float(strengths @ way**2), gradient + strengths * way
 
 
-def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
-    """Where the objective is least; the last number is the logarithm of tau."""
+def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> tuple[Array, float]:
+    """Where the objective is least, and its value; the last number is the logarithm of tau."""
     result = minimize(
         objective,
         start,
@@ -118,7 +106,7 @@ def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> 
         bounds=[(-_BOUND, _BOUND)] * (len(start) - 1) + [(-_NOISE_BOUND, 0.0)],
         options={"maxfun": _MAX_EVALUATIONS, "maxcor": 20},
     )
-    return np.asarray(result.x)
+    return np.asarray(result.x), float(result.fun)
 
 
 class _Slopes(NamedTuple):

@@ -38,8 +38,7 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
         response_warp, kernels = fit_kernels(task, progress)
         flows = fit_flows(task, response_warp, kernels, progress)
     candidates = [*kernels, *flows.candidates]
-    shares = weigh(task, candidates)
-    members = _members(task, candidates, shares)
+    members, shares = _members(task, candidates, weigh(task, candidates))
     estimator._adopt(flows.first)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members, flows.left)
@@ -48,22 +47,30 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
         estimator.status_, estimator.converged_ = stopped, False
 
 
-def _members(task: Task, candidates: list[Candidate], shares: Array) -> tuple[Member, ...]:
-    """Those of all candidates with a weight, or of the first ones if the user interrupts."""
-    made: list[Member] = []
-    for candidate, share in zip(candidates, shares, strict=True):
-        if not share:
-            continue
+def _members(
+    task: Task, candidates: list[Candidate], weights: Array
+) -> tuple[tuple[Member, ...], Array]:
+    """Those of all candidates with a weight, and the weights.
+
+    If the user interrupts they are those of the first ones, and the other weights are 0.
+    """
+    made: dict[int, tuple[Member, ...]] = {}
+    for k in np.flatnonzero(weights):
         try:
-            members = candidate.members()
+            made[int(k)] = candidates[k].members()
         except KeyboardInterrupt:
             if not made:
                 raise
             task.interrupt()
             break
-        made += [Member(m.name, float(share * m.weight), m.model) for m in members]
-    total = sum(member.weight for member in made)
-    return tuple(Member(m.name, m.weight / total, m.model) for m in made)
+    shares = np.zeros(len(candidates))
+    shares[list(made)] = weights[list(made)] / weights[list(made)].sum()
+    members = tuple(
+        Member(member.name, float(shares[k] * member.weight), member.model)
+        for k, parts in made.items()
+        for member in parts
+    )
+    return members, shares
 
 
 def _summary(

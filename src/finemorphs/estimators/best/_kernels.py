@@ -92,9 +92,9 @@ def _mixed(task: Task, plain: _Trial) -> _Trial | None:
 
 def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
     """As many of all rows as a likelihood is taken of on the device."""
-    rows = _rows(task, np.arange(len(task.X)), warps)
-    device = task.device
-    return Sample.draw(rows.x, rows.y, rows.weights, task.rng, device, most[device.type])
+    every = np.arange(len(task.X))
+    rows, chosen = _rows(task, every, warps), task.sample(every, most[task.device.type])
+    return Sample.of_arrays(rows.x[chosen], rows.y[chosen], rows.weights[chosen], task.device)
 
 
 def _candidate(task: Task, name: str, scales: Scales, warps: tuple[str, str]) -> Candidate:
