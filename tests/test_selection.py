@@ -53,7 +53,8 @@ def mixed(oblique):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
-    orders, ridges, multiples, errors, evaluations = model.noise_path_.T
+    orders, ridges, multiples, errors, evaluations, widths = model.noise_path_.T
+    assert (widths == 1).all()
     assert (evaluations > 1).all()
     assert (evaluations < 3 * FAST["max_iter"]).all()
     trials = list(dict.fromkeys(zip(orders, ridges, strict=True)))
@@ -109,16 +110,18 @@ def test_cv_takes_half_the_path_with_all_rows(short, subset_size, table, monkeyp
         assert bool((part == 0).all()) == module.name.startswith("D")
 
 
-@pytest.mark.parametrize("first", [0, 1], ids=["older", "oldest"])
-def test_a_path_of_an_older_file_has_the_order_that_was_given(first, table, tmp_path, monkeypatch):
+@pytest.mark.parametrize("first", [None, 0, 1], ids=["old", "older", "oldest"])
+def test_a_path_of_an_older_file_has_what_was_given(first, table, tmp_path, monkeypatch):
     model = FineMorphsRegressor(noise="cv", kernel_order=2, **FAST).fit(*table)
     tensors, header = _state.describe(model)
     path = tensors.pop("noise_steps")
-    path[:, -1] = 2.0  # folds
-    tensors["noise_path"] = path[:, first:].contiguous()
+    if first is None:
+        tensors["noise_steps"] = path[:, :5].contiguous()
+    else:
+        tensors["noise_path"] = path[:, first:5].contiguous()
+        path[:, 4] = np.nan  # folds, where the evaluations are
     monkeypatch.setattr(_base, "describe", lambda _: (tensors, header))
     model.save(tmp_path / "m.fm")
-    path[:, -1] = np.nan
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, path.numpy())
 
 
@@ -145,6 +148,22 @@ def test_cv_tries_a_strong_ridge_with_kernels_near_the_best(near, orders, table,
     path = FineMorphsRegressor(noise="cv", **FAST).fit(x, noisy).noise_path_
     assert set(path[path[:, 1] == 4, 0]) == orders
     assert 0.25 not in path[:, 1]
+
+
+@pytest.mark.parametrize("widths", ["decreasing", [2 / 3, 1 / 3]], ids=["word", "numbers"])
+def test_cv_tries_wide_kernels_where_a_strong_ridge_is_best(widths, table, monkeypatch):
+    """Beside a word, which gives the shape; and it takes them if they predict better."""
+    # two levels each: order 3, order 1, a strong ridge with order 3, wide kernels with that
+    left = iter([4.0, 5.0, 4.4, 5.0, 3.0, 4.0, 2.0, 3.0])
+    monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
+    x, y = table
+    model = FineMorphsRegressor(noise="cv", sequence="AD2A", kernel_width=widths, **FAST).fit(x, y)
+    path = model.noise_path_
+    factor = 4.0 if isinstance(widths, str) else 1.0
+    assert set(path[:, 5]) == {1.0, factor}
+    assert set(path[path[:, 5] > 1, 1]) <= {4.0}
+    got = [module.kernel.width for module in model.model_.sequence.diffeos]
+    np.testing.assert_allclose(got, factor * np.array([2 / 3, 1 / 3]))
 
 
 def test_cv_goes_on_with_a_weak_ridge_where_the_error_falls_to_the_end(table):

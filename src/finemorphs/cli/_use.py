@@ -139,9 +139,12 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
 def _noise_path(path: Array) -> tuple[list[str], list[list[str]]]:
     """What ``noise="cv"`` tried: errors in standard deviations of the response."""
     header = ["kernel order", "ridge", "times the noise", "error held out", "evaluations"]
-    return header, [
-        [f"{order:g}", f"{ridge:g}", f"{multiple:g}", f"{error**0.5:.4g}", f"{evaluations:g}"]
-        for order, ridge, multiple, error, evaluations in path
+    return [*header, "times the widths"], [
+        [
+            *(f"{number:g}" for number in (order, ridge, multiple)),
+            *(f"{error**0.5:.4g}", f"{evaluations:g}", f"{widths:g}"),
+        ]
+        for order, ridge, multiple, error, evaluations, widths in path
     ]
 
 

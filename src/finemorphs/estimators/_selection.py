@@ -3,8 +3,8 @@
 ``noise="cv"``: fits along a path of noise levels (:mod:`._path`) with half the time steps are
 judged on rows held out. The model that is kept takes the second half of the best path with all
 rows, from the affine modules that were found on it: they are what training is slow to find. With
-the level go the kernel's order and the ridge: where the first affine module may grow, it spreads
-the rows apart until each is fitted by itself, at any level of noise.
+the level go the kernel's order, the ridge and the widths: where the first affine module may grow,
+it spreads the rows apart until each is fitted by itself, at any level of noise.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
 _WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
+_WIDE = 4.0  # times the widths that a word stands for
 _NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
 _SHORT = 2  # steps; a longer path is not walked whole with all rows
@@ -58,8 +59,9 @@ def choose_noise(
 
     A rough kernel is tried beside the default one. Where the error falls to the end of a path, it
     goes on with a weak ridge; else a strong one is tried, with the better kernel, or with both if
-    they are near. What the user has given stays. The rows of the table are the steps, its columns
-    the kernel's order, the ridge, the multiple, the error on rows held out, and the evaluations.
+    they are near. If that is best, and the widths are a word ("decreasing"), which gives their
+    shape, wide ones are tried with it. What the user has given stays. The rows of the table are
+    the steps, its columns those of :func:`_row`.
     Where the search is ended from outside, the twin is what it had reached, without the rows held
     out and with half the time steps, and the table is empty.
     """
@@ -89,8 +91,12 @@ def choose_noise(
                 for trial in trials
                 if trial.best.error <= near and trial.best.step.multiple > PATH[-1]
             ]
+        best = _chosen(trials)
+        if isinstance(estimator.kernel_width, str) and "ridge" in best.options:
+            widths = [_WIDE * d.kernel.width for d in best.best.fit.model_.sequence.diffeos]
+            trials.append(attempt(**best.options, kernel_width=widths))
     except _EndedError as ended:
-        return ended.args[0], np.empty((0, 5))
+        return ended.args[0], np.empty((0, 6))
     chosen = _chosen(trials)
     path, start = chosen.path(), None
     if len(path) > _SHORT:
@@ -101,7 +107,7 @@ def choose_noise(
         if stop_reason(fit):
             break
     fit.n_evaluations_ = evaluations
-    return fit, np.array([_row(point) for trial in trials for point in trial.points])
+    return fit, np.array([_row(trial, point) for trial in trials for point in trial.points])
 
 
 def _half(n_steps: int | Sequence[int]) -> int | list[int]:
@@ -110,11 +116,11 @@ def _half(n_steps: int | Sequence[int]) -> int | list[int]:
     return halves if np.ndim(n_steps) else halves[0]
 
 
-def _row(point: Point) -> list[float]:
-    """What the table says of a step."""
+def _row(trial: Trial, point: Point) -> list[float]:
+    """Order, ridge, multiple, error on rows held out, evaluations, and times the given widths."""
     fit = point.fit
-    ridge = float(np.mean(fit.ridge))
-    return [fit.kernel_order, ridge, point.step.multiple, point.error, fit.n_evaluations_]
+    ridge, widths = float(np.mean(fit.ridge)), _WIDE if "kernel_width" in trial.options else 1.0
+    return [fit.kernel_order, ridge, point.step.multiple, point.error, fit.n_evaluations_, widths]
 
 
 def _whole(trial: Trial) -> Trial:

@@ -59,8 +59,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         and lowers it by rounds until the training error meets the estimate. "paper" is the
         same, but never asks for a mean squared error under 0.01 in the units of y. "cv" goes
         down a path of levels, with a rough kernel and another ridge beside the given ones where
-        these are left at their defaults, and takes what predicts rows held out best: kernel,
-        ridge, level, and the iterations at it.
+        these are left at their defaults, and wider kernels where the widths are a word; it takes
+        what predicts rows held out best: kernel, ridge, level, and the iterations at it.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -139,10 +139,11 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_rows, 5)
+    noise_path_ : ndarray of shape (n_rows, 6)
         With ``noise="cv"``, a row a step: the kernel's order, the ridge, the multiple of the
-        estimated sigma, the mean squared error on rows held out, as a share of the variance, and
-        the evaluations of objective and gradient. A level that was gone on with has several rows.
+        estimated sigma, the mean squared error on rows held out, as a share of the variance, the
+        evaluations of objective and gradient, and the multiple of the given widths. A level that
+        was gone on with has several rows.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold (for flows that were left,
         over the folds they were fitted in) and their weight, the numbers that the model holds,
