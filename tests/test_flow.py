@@ -211,9 +211,34 @@ def test_natural_gradient_of_a_subset_is_so_up_to_its_ridge(kernel, n_controls):
     adjoint = pull_back(kernel, points, controls, costates, natural=True)
     for i in range(3):
         centers = states[i, :n_controls]
-        matrix = gram(kernel, centers, centers) + flow._RIDGE * torch.eye(n_controls).double()
+        ridge = flow._RIDGE[torch.float64]
+        matrix = gram(kernel, centers, centers) + ridge * torch.eye(n_controls).double()
         close(2 / 3 * matrix @ adjoint.natural[i], adjoint.gradient[i], 1e-12)
-    assert flow._RIDGE <= 1e-4
+    assert ridge <= 1e-4
+
+
+@every_kernel
+def test_natural_gradient_of_a_subset_in_single_precision(kernel):
+    """2 dt (K_SS + ridge I) natural = dG/da, to single precision."""
+    points, controls, costates = (t.float() for t in problem(60, 40, 2, 3))
+    adjoint = pull_back(kernel, points, controls, costates, natural=True)
+    states, _ = carry(kernel, points, controls)
+    for i in range(3):
+        centers = states[i, :40].double()
+        matrix = gram(kernel, centers, centers) + flow._RIDGE[torch.float32] * torch.eye(40)
+        close(2 / 3 * matrix @ adjoint.natural[i].double(), adjoint.gradient[i].double(), 1e-5)
+
+
+def test_metric_of_a_subset_falls_back_to_double_precision(monkeypatch):
+    """Where K_SS has no factor in single precision, its ridge being lost to rounding."""
+    monkeypatch.setitem(flow._RIDGE, torch.float32, 0.0)
+    generator = torch.Generator().manual_seed(0)
+    centers, right = (torch.randn(n, 150, 1, generator=generator) for n in (3, 2))
+    kernel = Kernel(width=20.0)
+    double = right.double()
+    flow._solve(kernel, centers, right)
+    flow._solve(kernel, centers.double(), double)
+    close(right.double(), double, 1e-6)
 
 
 def test_natural_gradient_of_a_subset_survives_equal_control_points():

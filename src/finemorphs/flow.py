@@ -39,8 +39,8 @@ from finemorphs.kernels import Kernel
 
 __all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", "transport_back"]
 
-# Added to the unit diagonal of K_SS before it is factorised.
-_RIDGE = 1e-4
+# Added to the unit diagonal of K_SS before it is factorised: above what rounding takes from it.
+_RIDGE = {torch.float32: 1e-3, torch.float64: 1e-4}
 _MATRIX_NUMBERS = 2**22  # in matrices K_SS of several steps that a GPU factorises together
 
 
@@ -157,9 +157,17 @@ def transport_back(
 
 
 def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> None:
-    """(K_SS + ridge I)^-1 right of every step, in place, in double precision."""
+    """(K_SS + ridge I)^-1 right of every step, in place, in the precision of the controls.
+
+    It is a metric for the optimiser: single precision is enough, where the factor exists in it.
+    """
     at_once = max(1, _MATRIX_NUMBERS // centers.shape[1] ** 2) if centers.is_cuda else 1
     for part, z in zip(right.split(at_once), centers[:-1].double().split(at_once), strict=True):
-        matrices = kernel.value(torch.cdist(z, z) / kernel.width)
-        matrices.diagonal(dim1=1, dim2=2).add_(_RIDGE)
-        part.copy_(torch.cholesky_solve(part.double(), torch.linalg.cholesky(matrices)))
+        scaled_distances = torch.cdist(z, z) / kernel.width
+        for dtype in (right.dtype, torch.float64):
+            matrices = kernel.value(scaled_distances.to(dtype))
+            matrices.diagonal(dim1=1, dim2=2).add_(_RIDGE[dtype])
+            factors, failures = torch.linalg.cholesky_ex(matrices)
+            if not failures.any():
+                break
+        part.copy_(torch.cholesky_solve(part.to(dtype), factors))
