@@ -15,6 +15,7 @@ import weakref
 import pytest
 import torch
 
+from finemorphs.engines import cuda
 from finemorphs.engines.cuda import CUDAEngine, out_of_memory_advice
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import EngineError
@@ -116,6 +117,12 @@ def test_many_rows_and_few_controls():
 
 
 @pytest.mark.gpu
+def test_loops_that_many_pairs_unroll(monkeypatch):
+    monkeypatch.setattr(cuda, "_UNROLLED_PAIRS", 0)
+    assert_agrees(roomy(10), problem(301, 77, 10, torch.float32))
+
+
+@pytest.mark.gpu
 def test_the_same_bits_again_and_in_a_graph():
     engine, kernel = CUDAEngine(), roomy(10)
     x, _, p, _, a = problem(927, 927, 10, torch.float32)
@@ -178,6 +185,8 @@ def check_in_the_interpreter():
         assert_agrees(roomy(d), problem(n, n_control, d, dtype, device="cpu"))
     for kernel in KERNELS:
         assert_agrees(kernel, problem(9, 5, 2, torch.float64, device="cpu"))
+    cuda._UNROLLED_PAIRS = 0
+    assert_agrees(roomy(10), problem(20, 9, 10, torch.float32, device="cpu"))
 
 
 def _let_the_interpreter_take_new_numpy():

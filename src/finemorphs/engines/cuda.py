@@ -54,13 +54,13 @@ class CUDAEngine(Engine):
         self._kernels = _import_kernels()
 
     def product(self, kernel: Kernel, x: Tensor, y: Tensor, a: Tensor) -> Tensor:
-        tile = _tile("product", x)
+        tile = _tile("product", x, y)
         with torch.cuda.device_of(x):
             own, other = self._pack(tile, x), self._pack(tile, y, a)
             return self._sum(kernel, tile, own, other)[1]
 
     def self_product(self, kernel: Kernel, x: Tensor, a: Tensor) -> Tensor:
-        tile = _tile("product", x)
+        tile = _tile("product", x, x)
         with torch.cuda.device_of(x):
             points = self._pack(tile, x, a)
             return self._sum(kernel, tile, points, points)[1]
@@ -68,7 +68,7 @@ class CUDAEngine(Engine):
     def adjoint(
         self, kernel: Kernel, x: Tensor, y: Tensor, p: Tensor, q: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        tile = _tile("adjoint", x)
+        tile = _tile("adjoint", x, y)
         with torch.cuda.device_of(x):
             points, controls = self._pack(tile, x, p, q), self._pack(tile, y, a)
             force, _ = self._sum(kernel, tile, points, controls, weights=1, values=False)
@@ -78,7 +78,7 @@ class CUDAEngine(Engine):
     def self_adjoint(
         self, kernel: Kernel, x: Tensor, p: Tensor, a: Tensor
     ) -> tuple[Tensor, Tensor]:
-        tile = _tile("self_adjoint", x)
+        tile = _tile("self_adjoint", x, x)
         with torch.cuda.device_of(x):
             points = self._pack(tile, x, p, a)
             others = self._pack(tile, x, a, torch.add(p, a, alpha=2))
@@ -220,7 +220,7 @@ class _Tile:
 
     It keeps ``chunk`` columns of its sums: all d, but in wide data. It has ``registers`` at
     most, a load takes ``words`` numbers, 16 bytes, and the loop over the others is unrolled
-    ``unroll`` times. The programs come in ``rounds`` of those
+    ``unroll`` times where the pairs are many. The programs come in ``rounds`` of those
     that run at once, at least: many, and the last, ragged one costs little; few, and so do the
     partial sums.
     """
@@ -253,14 +253,19 @@ _WIDE = _Tile(rows=2, lanes=4, chunk=16)
 _REGISTERS = 65536  # of a processor
 _ROUNDS = {"product": 8, "adjoint": 8, "self_adjoint": 4}  # as measured
 _POINTS_PER_SPLIT = 16  # at least
+# The loop is unrolled where so many pairs pay for it: that is a tenth faster, but Triton's passes
+# take half a minute to compile it, in place of some seconds.
+_UNROLLED_PAIRS = 2**30
 
 
-def _tile(work: str, x: Tensor) -> _Tile:
+def _tile(work: str, x: Tensor, y: Tensor) -> _Tile:
     d = x.shape[1]
     for largest, rows, lanes, registers, unroll in _TILES[work]:
         if d <= largest:
             if x.dtype == torch.float64:
                 return _Tile(rows=max(rows // 2, 1), lanes=min(lanes, 2), chunk=d, words=2)
+            if len(x) * len(y) < _UNROLLED_PAIRS:
+                unroll = 1
             return _Tile(rows, lanes, d, registers, unroll, rounds=_ROUNDS[work])
     return _WIDE
 
