@@ -33,7 +33,7 @@ def data(n: int = 60, d: int = 3, noise: float = 0.1) -> tuple[np.ndarray, np.nd
 def some_scales(d: int = 3) -> Scales:
     p, rng = Scales.start(d).logarithms, np.random.default_rng(1)
     p = p + 0.3 * rng.standard_normal(len(p))
-    return Scales.of_logarithms(p, 0.3 * rng.standard_normal((d, d)))
+    return Scales.of_logarithms(p, 0.3 * rng.standard_normal((d, d)), np.array([0.3, 0.7]))
 
 
 def sample_of(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Sample:
@@ -71,6 +71,10 @@ def test_gradient_of_the_likelihood_against_finite_differences():
             assert slopes.metric[k, j] == numeric(
                 lambda t, entry=entry: replace(scales, mixing=scales.mixing + t * entry)
             )
+    for k, e in enumerate(np.eye(2)):
+        assert slopes.sharp[k] == numeric(
+            lambda t, e=e: replace(scales, sharp=scales.sharp * np.exp(t * e))
+        )
     assert slopes.noise[0] == numeric(lambda t: replace(scales, noise=scales.noise * np.exp(t)))
 
 
@@ -124,7 +128,9 @@ def kernel_by_hand(scales: Scales, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     r = np.sqrt((mixed**2).sum(2))
     q = (scales.rough * np.abs(delta)).sum(2)
     s0, s1, s2 = scales.parts
-    return s0 * a @ b.T + s1 * (1 + r + r**2 / 3) * np.exp(-r) + s2 * np.exp(-q)
+    s3, rate = scales.sharp
+    smooth, sharp = s1 * (1 + r + r**2 / 3) * np.exp(-r), s3 * np.exp(-rate * r)
+    return s0 * a @ b.T + smooth + s2 * np.exp(-q) + sharp
 
 
 def test_prediction_is_the_closed_form():
@@ -233,6 +239,7 @@ def test_features_are_mixed_where_the_response_says_so():
     mixed = mix_features(plain, sample)
     np.testing.assert_array_equal(mixed.smooth, plain.smooth)
     assert not plain.mixing.any()
+    assert not plain.sharp.any()
     _, _, (first, *_) = np.linalg.svd(mixed.metric)
     assert abs(first @ direction) > 0.98
     straight = sample_of(x, np.sin(3 * x[:, :1]))
@@ -244,6 +251,17 @@ def test_features_are_mixed_where_the_response_says_so():
         for scales in (plain, mixed)
     ]
     assert errors[1] < 0.6 * errors[0]
+
+
+def test_a_rough_response_of_mixed_features_has_a_sharp_part():
+    """Steps along an oblique direction."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 3))
+    y = np.sign(np.sin(2 * x @ np.array([1.0, -1.0, 1.0])))[:, None]
+    sample = sample_of(x, y)
+    s3, rate = mix_features(likely_scales(sample), sample).sharp
+    assert s3 > 0.1
+    assert rate > 0
 
 
 @pytest.mark.parametrize(("n", "d"), [(40, 1), (17, 3)], ids=["one feature", "few rows"])

@@ -472,9 +472,13 @@ def test_kernels_of_an_older_file_have_no_anchors(best, table):
         tensors["anchors"] = torch.zeros(501, dtype=torch.int64)
         with pytest.raises(ValueError, match="anchors"):
             restore_kernel(tensors, description, 2)
-        tensors["mixing"] = torch.zeros(2, 3, dtype=torch.float64)
-        with pytest.raises(ValueError, match="mixing"):
-            restore_kernel(tensors, description, 2)
+        for name, shape in (("mixing", (2, 3)), ("sharp", (3,))):
+            wrong = {**tensors, "anchors": anchors, name: torch.zeros(shape, dtype=torch.float64)}
+            with pytest.raises(ValueError, match=name):
+                restore_kernel(wrong, description, 2)
+        wrong = {**tensors, "anchors": anchors, "sharp": torch.tensor([-1.0, 1.0]).double()}
+        with pytest.raises(ValueError, match="negative"):
+            restore_kernel(wrong, description, 2)
 
 
 def test_jacobian_of_best_against_finite_differences(best):

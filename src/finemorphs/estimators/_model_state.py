@@ -1,7 +1,7 @@
 """A model as tensors and a description, and back.
 
 flow      tensors theta, centers.0 .. (a D module each); description sequence, modules
-kernels   tensors points, coefficients, scales, mixing, anchors; description kind
+kernels   tensors points, coefficients, scales, mixing, sharp, anchors; description kind
 both      tensors x_mean, x_scale, x_warp.*, the same of y; description warps
 """
 
@@ -23,6 +23,8 @@ from finemorphs.kernel_regression import MOST_ANCHORS, KernelRegression, Scales
 
 __all__ = ["describe_model", "restore_kernel", "restore_model"]
 
+_OF_MIXED_FEATURES = ("mixing", "sharp")  # of the scales; not in files of others
+
 
 def describe_model(model: Model | KernelModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and description of a model."""
@@ -36,8 +38,9 @@ def describe_model(model: Model | KernelModel) -> tuple[dict[str, Tensor], dict[
         tensors["points"] = regression.points.cpu()
         tensors["coefficients"] = regression.coefficients.cpu()
         tensors["scales"] = torch.from_numpy(regression.scales.logarithms)
-        if regression.scales.mixing.any():
-            tensors["mixing"] = torch.from_numpy(regression.scales.mixing)
+        for name in _OF_MIXED_FEATURES:
+            if (numbers := getattr(regression.scales, name)).any():
+                tensors[name] = torch.from_numpy(numbers)
         if len(regression.anchors):
             tensors["anchors"] = regression.anchors.cpu()
         return tensors, description | {"kind": "kernels"}
@@ -80,11 +83,14 @@ def restore_kernel(
     check_tensor(tensors, "coefficients", (n_rows, n_responses), torch.float64)
     check_tensor(tensors, "scales", (2 * n_features + 4,), torch.float64)
     scalings = _restore_scalings(tensors, description, n_features, n_responses)
-    mixing = None
-    if "mixing" in tensors:
-        check_tensor(tensors, "mixing", (n_features, n_features), torch.float64)
-        mixing = tensors["mixing"].numpy()
-    scales = Scales.of_logarithms(tensors["scales"].numpy(), mixing)
+    mixed: dict[str, Array] = {}
+    for name, shape in zip(_OF_MIXED_FEATURES, ((n_features, n_features), (2,)), strict=True):
+        if name in tensors:
+            check_tensor(tensors, name, shape, torch.float64)
+            mixed[name] = tensors[name].numpy()
+    if (mixed.get("sharp", np.zeros(2)) < 0).any():
+        raise ValueError("tensor 'sharp' is negative")
+    scales = Scales.of_logarithms(tensors["scales"].numpy(), **mixed)
     anchors = _restore_anchors(tensors, n_rows)
     regression = KernelRegression(scales, tensors["points"], tensors["coefficients"], anchors)
     return KernelModel(regression, *scalings)

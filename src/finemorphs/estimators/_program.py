@@ -111,8 +111,8 @@ def _kernel_regression(model: KernelModel, x: Value) -> Value:
         return values
     anchors = points[regression.anchors.cpu().numpy()]
     white = _regression_kernel(scales, x, anchors) @ regression.whitener.cpu().numpy().T
-    linear, smooth, rough = (float(part) for part in scales.parts)
-    own = (x * x) @ np.full((points.shape[1], 1), linear) + (smooth + rough)
+    linear, *others = (float(part) for part in (*scales.parts, scales.sharp[0]))
+    own = (x * x) @ np.full((points.shape[1], 1), linear) + sum(others)
     variance = own + (white * white) @ np.full((len(anchors), 1), -1.0)
     doubt = (variance + -1.0).relu() + 1.0
     return values * (-doubt.log()).exp()
@@ -123,6 +123,9 @@ def _regression_kernel(scales: Scales, x: Value, points: Array) -> Value:
     linear, smooth, rough = (float(part) for part in scales.parts)
     r = _squared_distances(x @ scales.metric.T, points @ scales.metric.T).sqrt()
     kernel = (x @ points.T) * linear + ((r * (1 / 3) + 1.0) * r + 1.0) * (-r).exp() * smooth
+    sharp, rate = (float(number) for number in scales.sharp)
+    if sharp > 0:
+        kernel = kernel + (r * -rate).exp() * sharp
     one = np.eye(points.shape[1])
     deltas = (
         x @ (scale * one[:, j : j + 1]) + -scale * points[:, j]

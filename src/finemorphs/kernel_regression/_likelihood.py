@@ -5,8 +5,9 @@ The logarithms p of s, v, w and tau minimise
     1/2 tr(y^T C^-1 y) + d_Y/2 log det C + 0.005 |p - p_0|^2,      C = K + tau W^-1,
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
-E, which mixes the features, is searched from the scales without it, which are then p_0, with v
-fixed there and 2 d |E|^2 added; it is kept if that lowers the objective by d^2 or more, its size.
+E, which mixes the features, is searched with the sharp part from the scales without them, which
+are then p_0, with v fixed there and 2 d |E|^2 added; they are kept if that lowers the objective by
+one or more for each of their d^2 + 2 numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from scipy.optimize import minimize
 
 from finemorphs._typing import Array, Tensor
-from finemorphs.kernel_regression._scales import JITTER, Scales, kernel_parts
+from finemorphs.kernel_regression._scales import JITTER, Scales, kernel_parts, radial_slope
 
 __all__ = ["Sample", "likely_scales", "mix_features"]
 
@@ -27,6 +28,7 @@ _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
 _MIXING_PULL = 4.0  # times d
 _ROWS_A_NUMBER = 2  # of E, at least
+_SHARP = np.log([0.1, 0.5])  # s_3 and g, where their search begins
 _MAX_EVALUATIONS = 60
 
 
@@ -71,24 +73,25 @@ def mix_features(scales: Scales, sample: Sample) -> Scales:
     if d == 1 or len(sample.x) < _ROWS_A_NUMBER * d * d:
         return scales
     fixed = scales.logarithms
-    mixing = slice(3, 3 + d * d)  # where it stands in p, in the place of v
-    start = np.concatenate([fixed[:3], np.zeros(d * d), fixed[3 + d :]])
+    # In the place of v stand E and the logarithms of s_3 and g.
+    mixing, sharp = slice(3, 3 + d * d), slice(3 + d * d, 5 + d * d)
+    start = np.concatenate([fixed[:3], np.zeros(d * d), _SHARP, fixed[3 + d :]])
     strengths = np.full(len(start), _PULL)
     strengths[mixing] = _MIXING_PULL * d
 
     def at(p: Array) -> Scales:
-        logarithms = np.concatenate([p[:3], fixed[3 : 3 + d], p[mixing.stop :]])
-        return Scales.of_logarithms(logarithms, p[mixing].reshape(d, d))
+        logarithms = np.concatenate([p[:3], fixed[3 : 3 + d], p[sharp.stop :]])
+        return Scales.of_logarithms(logarithms, p[mixing].reshape(d, d), np.exp(p[sharp]))
 
     def objective(p: Array) -> tuple[float, Array]:
         value, slopes = _negative_likelihood(at(p), sample)
         by_mixing = (slopes.metric * scales.smooth).ravel()
-        gradient = np.concatenate([slopes.parts, by_mixing, slopes.rough, slopes.noise])
-        return _pulled(value, gradient, p - start, strengths)
+        gradient = [slopes.parts, by_mixing, slopes.sharp, slopes.rough, slopes.noise]
+        return _pulled(value, np.concatenate(gradient), p - start, strengths)
 
     found, least = _search(objective, start)
     gain = _negative_likelihood(scales, sample)[0] - least
-    return at(found) if gain >= d * d else scales
+    return at(found) if gain >= d * d + 2 else scales
 
 
 def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tuple[float, Array]:
@@ -110,40 +113,51 @@ def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> 
 
 
 class _Slopes(NamedTuple):
-    """Derivatives by the logarithms of s, w and tau, and by the entries of B."""
+    """Derivatives by the logarithms of s, w, tau, s_3 and g, and by the entries of B."""
 
     parts: Array
     metric: Array
     rough: Array
     noise: Array
+    sharp: Array
 
 
 def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:
     """The objective without its pull, and its derivatives."""
     x, y, weights = sample
-    linear, smooth, r, rough = kernel_parts(scales, x, x)
+    parts = kernel_parts(scales, x, x)
     noise = (scales.noise + JITTER) / weights
-    covariance = linear + smooth + rough
+    covariance = parts._replace(linear=parts.linear.clone()).total()
     covariance.diagonal().add_(noise)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     if failed:
         d = len(scales.smooth)
-        return 1e25, _Slopes(np.zeros(3), np.zeros((d, d)), np.zeros(d), np.zeros(1))
+        return 1e25, _Slopes(*(np.zeros(shape) for shape in (3, (d, d), d, 1, 2)))
     alpha = torch.cholesky_solve(y, factor)
     n_responses = y.shape[1]
     value = 0.5 * (y * alpha).sum() + n_responses * factor.diagonal().log().sum()
     weight = (0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)).contiguous()
-    by_part = [weight.ravel().dot(part.ravel()) for part in (linear, smooth, rough)]
+    by_part = [_inner(weight, part) for part in (parts.linear, parts.smooth, parts.rough)]
     by_noise = scales.noise * (weight.diagonal() / weights).sum()
-    # d smooth / d B = -s_1 (1 + r)/3 e^-r B (x - x') (x - x')^T, summed as a quadratic form
-    slope = weight * (scales.parts[1] * (1 + r) / 3 * torch.exp(-r))
+    by_sharp = [weight.new_zeros(())] * 2
+    if parts.sharp is not None:
+        rate = float(scales.sharp[1])
+        by_sharp = [_inner(weight, parts.sharp), -rate * _inner(weight, parts.sharp * parts.r)]
+    # dk / dB = -slope B (x - x') (x - x')^T, summed as a quadratic form
+    slope = weight * radial_slope(scales, parts)
     form = 2 * x.T @ (slope.sum(1)[:, None] * x - slope @ x)
     by_metric = -torch.as_tensor(scales.metric).to(x) @ form
     # d rough / d log w_j = -w_j |x_j - x'_j| rough
-    steep, gaps = weight.mul_(rough).ravel(), torch.empty_like(rough)
+    steep, gaps = weight.mul_(parts.rough), torch.empty_like(parts.rough)
     by_rough = [
-        -scale * steep.dot(torch.sub(column[:, None], column, out=gaps).abs_().ravel())
+        -scale * _inner(steep, torch.sub(column[:, None], column, out=gaps).abs_())
         for column, scale in zip(x.T, scales.rough, strict=True)
     ]
     slopes = torch.stack(by_part), by_metric, torch.stack(by_rough), by_noise[None]
-    return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))
+    tensors = (*slopes, torch.stack(by_sharp))
+    return float(value), _Slopes(*(slope.cpu().numpy() for slope in tensors))
+
+
+def _inner(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the products of the entries."""
+    return a.ravel().dot(b.ravel())

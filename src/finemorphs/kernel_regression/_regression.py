@@ -19,7 +19,13 @@ from functools import cached_property
 import torch
 
 from finemorphs._typing import Array, Tensor
-from finemorphs.kernel_regression._scales import JITTER, Scales, kernel_parts, own_kernel
+from finemorphs.kernel_regression._scales import (
+    JITTER,
+    Scales,
+    kernel_parts,
+    own_kernel,
+    radial_slope,
+)
 
 __all__ = ["MOST_ANCHORS", "KernelRegression", "regress"]
 
@@ -52,14 +58,14 @@ class KernelRegression:
         """f at the rows of x, (m, d_Y)."""
         results = []
         for rows in self._chunks(x):
-            kernel = self._kernel(rows)[0]
+            kernel = kernel_parts(self.scales, rows, self.points).total()
             results.append(kernel @ self.coefficients / self._doubt(rows, kernel)[0])
         return torch.cat(results).cpu().numpy()
 
     def jacobian(self, x: Array) -> Array:
         """The derivative of f at the rows of x, (m, d_Y, d).
 
-        That of the rough part is 0 at its kinks.
+        Those of the rough and the sharp part are 0 at their kinks.
         """
         s = self.scales
         squares = torch.as_tensor(s.metric.T @ s.metric).to(self.points)  # r^2 is a form of it
@@ -67,11 +73,11 @@ class KernelRegression:
         rates = torch.as_tensor(s.rough).to(self.points)
         results = []
         for rows in self._chunks(x):
-            kernel, r, rough = self._kernel(rows)
+            parts = kernel_parts(s, rows, self.points)
+            kernel, rough, slope = parts.total(), parts.rough, radial_slope(s, parts)
             values = kernel @ self.coefficients
             doubt, white = self._doubt(rows, kernel)
             pull = white @ self.whitener
-            slope = s.parts[1] * (1 + r) / 3 * torch.exp(-r)
             pulls = rows @ squares
             gradient = []
             for j in range(rows.shape[1]):
@@ -90,8 +96,7 @@ class KernelRegression:
     def whitener(self) -> Tensor:
         """R with R^T R = (k(S, S) + tau)^-1, lower triangular."""
         anchors = self.points[self.anchors]
-        linear, smooth, _, rough = kernel_parts(self.scales, anchors, anchors)
-        kernel = linear + smooth + rough
+        kernel = kernel_parts(self.scales, anchors, anchors).total()
         kernel.diagonal().add_(self.scales.noise + JITTER)
         one = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
         factor = torch.linalg.cholesky(kernel)
@@ -110,11 +115,6 @@ class KernelRegression:
         rows = torch.as_tensor(x).to(self.points)
         return list(rows.split(_ROWS_AT_ONCE)) if len(rows) else [rows]
 
-    def _kernel(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The kernel (m, n), the smooth distance r, and the rough part."""
-        linear, smooth, r, rough = kernel_parts(self.scales, rows, self.points)
-        return linear + smooth + rough, r, rough
-
 
 def regress(
     scales: Scales, x: Array, y: Array, weights: Array, device: torch.device
@@ -123,8 +123,7 @@ def regress(
     rows, responses, w = (
         torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
     )
-    linear, smooth, _, rough = kernel_parts(scales, rows, rows)
-    covariance = linear.add_(smooth).add_(rough)
+    covariance = kernel_parts(scales, rows, rows).total()
     anchors = _anchors(covariance, scales.noise + JITTER)
     covariance.diagonal().add_((scales.noise + JITTER) / w)
     factor = torch.linalg.cholesky(covariance)

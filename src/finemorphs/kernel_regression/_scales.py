@@ -1,25 +1,28 @@
 """The kernel and its scales.
 
-    k(x, x') = s_0 <x, x'> + s_1 (1 + r + r^2/3) e^-r + s_2 e^-q
-    r = |(I + E) (v * (x - x'))|_2  (smooth),   q = |w * (x - x')|_1  (rough)
+    k(x, x') = s_0 <x, x'> + s_1 (1 + r + r^2/3) e^-r + s_2 e^-q + s_3 e^-gr
+    r = |(I + E) (v * (x - x'))|_2,   q = |w * (x - x')|_1
 
-The smooth part, a Matern kernel of order 2 with a width for each feature, carries what a flow
-carries too; the rough one follows steps, thresholds and rows that are nearly the same, as
-forests of trees do. E mixes the features of the smooth part, or is 0.
+The smooth part (s_1), a Matern kernel of order 2 with a width for each feature, carries what a
+flow carries too; the rough one (s_2) follows steps, thresholds and rows that are nearly the same,
+as forests of trees do. E mixes the features. With it there is a sharp part (s_3), as rough as the
+rough one in the mixed features; else both are 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from finemorphs._typing import Array, Tensor
 
-__all__ = ["JITTER", "Scales", "kernel_parts", "own_kernel"]
+__all__ = ["JITTER", "Parts", "Scales", "kernel_parts", "own_kernel", "radial_slope"]
 
 JITTER = 1e-7  # of the noise
+_LEAST_RADIUS = 1e-6  # in the slope of the sharp part, which has a kink at 0
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Scales:
     """The scales of the kernel.
 
     ``parts`` are s_0, s_1, s_2; ``smooth`` and ``rough`` the weights v and w of the features;
-    ``noise`` is tau; ``mixing`` is E, (d, d).
+    ``noise`` is tau; ``mixing`` is E, (d, d); ``sharp`` are s_3 and g.
     """
 
     parts: Array
@@ -35,20 +38,35 @@ class Scales:
     rough: Array
     noise: float
     mixing: Array
+    sharp: Array
 
     @classmethod
     def start(cls, d: int) -> Scales:
         """Where the search begins: standardised features that matter alike."""
-        parts, noise = np.array([0.1, 0.5, 0.5]), np.exp(-3.0)
-        return cls(parts, np.full(d, d**-0.5), np.full(d, 0.3 * d**-0.5), noise, np.zeros((d, d)))
+        return cls(
+            np.array([0.1, 0.5, 0.5]),
+            np.full(d, d**-0.5),
+            np.full(d, 0.3 * d**-0.5),
+            np.exp(-3.0),
+            np.zeros((d, d)),
+            np.zeros(2),
+        )
 
     @classmethod
-    def of_logarithms(cls, p: Array, mixing: Array | None = None) -> Scales:
-        """From the vector p."""
+    def of_logarithms(
+        cls, p: Array, mixing: Array | None = None, sharp: Array | None = None
+    ) -> Scales:
+        """From the vector p, which holds neither mixing nor the sharp part."""
         values = np.exp(p)
         d = (len(p) - 4) // 2
-        mixing = np.zeros((d, d)) if mixing is None else mixing
-        return cls(values[:3], values[3 : 3 + d], values[3 + d : -1], float(values[-1]), mixing)
+        return cls(
+            values[:3],
+            values[3 : 3 + d],
+            values[3 + d : -1],
+            float(values[-1]),
+            np.zeros((d, d)) if mixing is None else mixing,
+            np.zeros(2) if sharp is None else sharp,
+        )
 
     @property
     def logarithms(self) -> Array:
@@ -62,17 +80,47 @@ class Scales:
         return np.asarray((np.eye(len(self.smooth)) + self.mixing) * self.smooth)
 
 
+class Parts(NamedTuple):
+    """The four parts of the kernel between rows, and the distance r; no ``sharp`` if s_3 is 0."""
+
+    linear: Tensor
+    smooth: Tensor
+    rough: Tensor
+    sharp: Tensor | None
+    r: Tensor
+
+    def total(self) -> Tensor:
+        """k, in the place of the linear part."""
+        kernel = self.linear.add_(self.smooth).add_(self.rough)
+        return kernel if self.sharp is None else kernel.add_(self.sharp)
+
+
 def own_kernel(scales: Scales, rows: Tensor) -> Tensor:
     """k(x, x) of each row."""
     s0, s1, s2 = (float(part) for part in scales.parts)
-    return s0 * rows.square().sum(1) + (s1 + s2)
+    return s0 * rows.square().sum(1) + (s1 + s2 + float(scales.sharp[0]))
 
 
-def kernel_parts(scales: Scales, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The three parts of the kernel between rows, and the smooth distance."""
+def kernel_parts(scales: Scales, a: Tensor, b: Tensor) -> Parts:
+    """The parts of the kernel between rows."""
     metric = torch.as_tensor(scales.metric).to(a)
     rough = torch.as_tensor(scales.rough).to(a)
     r = torch.cdist(a @ metric.T, b @ metric.T, compute_mode="donot_use_mm_for_euclid_dist")
     q = torch.cdist(a * rough, b * rough, p=1)
     s0, s1, s2 = scales.parts
-    return s0 * (a @ b.T), s1 * (1 + r + r * r / 3) * torch.exp(-r), r, s2 * torch.exp(-q)
+    s3, rate = scales.sharp
+    return Parts(
+        s0 * (a @ b.T),
+        s1 * (1 + r + r * r / 3) * torch.exp(-r),
+        s2 * torch.exp(-q),
+        s3 * torch.exp(-rate * r) if s3 > 0 else None,
+        r,
+    )
+
+
+def radial_slope(scales: Scales, parts: Parts) -> Tensor:
+    """-h'(r) / r of the parts h that depend on r, so that dk/dx = -slope B^T B (x - x')."""
+    slope: Tensor = scales.parts[1] * (1 + parts.r) / 3 * torch.exp(-parts.r)
+    if parts.sharp is not None:
+        slope += scales.sharp[1] * parts.sharp / parts.r.clamp(min=_LEAST_RADIUS)
+    return slope
