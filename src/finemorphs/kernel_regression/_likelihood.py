@@ -127,7 +127,7 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
     x, y, weights = sample
     parts = kernel_parts(scales, x, x)
     noise = (scales.noise + JITTER) / weights
-    covariance = parts._replace(linear=parts.linear.clone()).total()
+    covariance = parts.total()
     covariance.diagonal().add_(noise)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     if failed:

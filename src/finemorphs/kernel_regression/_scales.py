@@ -90,8 +90,8 @@ class Parts(NamedTuple):
     r: Tensor
 
     def total(self) -> Tensor:
-        """k, in the place of the linear part."""
-        kernel = self.linear.add_(self.smooth).add_(self.rough)
+        """k."""
+        kernel = (self.linear + self.smooth).add_(self.rough)
         return kernel if self.sharp is None else kernel.add_(self.sharp)
 
 
