@@ -241,6 +241,13 @@ def test_metric_of_a_subset_falls_back_to_double_precision(monkeypatch):
     close(right.double(), double, 1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_metric_without_a_factor_is_an_error(dtype):
+    centers, right = torch.full((2, 3, 1), torch.nan, dtype=dtype), torch.ones(1, 3, 1, dtype=dtype)
+    with pytest.raises(torch.linalg.LinAlgError):
+        flow._solve(Kernel(), centers, right)
+
+
 def test_natural_gradient_of_a_subset_survives_equal_control_points():
     points, controls, costates = problem(9, 4, 2, 2)
     points[1] = points[0]

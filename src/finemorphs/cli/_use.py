@@ -141,8 +141,12 @@ def _noise_path(path: Array) -> tuple[list[str], list[list[str]]]:
     header = ["kernel order", "ridge", "times the noise", "error held out", "evaluations"]
     return [*header, "times the widths"], [
         [
-            *(f"{number:g}" for number in (order, ridge, multiple)),
-            *(f"{error**0.5:.4g}", f"{evaluations:g}", f"{widths:g}"),
+            f"{order:g}",
+            f"{ridge:g}",
+            f"{multiple:g}",
+            f"{error**0.5:.4g}",
+            f"{evaluations:g}",
+            f"{widths:g}",
         ]
         for order, ridge, multiple, error, evaluations, widths in path
     ]

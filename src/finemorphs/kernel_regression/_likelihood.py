@@ -91,7 +91,8 @@ def mix_features(scales: Scales, sample: Sample) -> Scales:
 
     found, least = _search(objective, start)
     gain = _negative_likelihood(scales, sample)[0] - least
-    return at(found) if gain >= d * d + 2 else scales
+    n_numbers = sharp.stop - mixing.start
+    return at(found) if gain >= n_numbers else scales
 
 
 def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tuple[float, Array]:
@@ -153,9 +154,9 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
         -scale * _inner(steep, torch.sub(column[:, None], column, out=gaps).abs_())
         for column, scale in zip(x.T, scales.rough, strict=True)
     ]
-    slopes = torch.stack(by_part), by_metric, torch.stack(by_rough), by_noise[None]
-    tensors = (*slopes, torch.stack(by_sharp))
-    return float(value), _Slopes(*(slope.cpu().numpy() for slope in tensors))
+    by_parts, by_widths, by_both = (torch.stack(s) for s in (by_part, by_rough, by_sharp))
+    slopes = by_parts, by_metric, by_widths, by_noise[None], by_both
+    return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
