@@ -12,11 +12,13 @@ from finemorphs.kernel_regression import (
     KernelRegression,
     Sample,
     Scales,
+    _iterations,
     _likelihood,
     _regression,
     likely_scales,
     mix_features,
     regress,
+    regress_many,
 )
 from finemorphs.kernel_regression._likelihood import _negative_likelihood
 
@@ -150,6 +152,55 @@ def test_a_weight_of_two_is_the_row_twice():
     weighted = regress(scales, x, y, np.r_[np.full(10, 2.0), np.ones(20)], CPU)
     other = np.random.default_rng(3).standard_normal((7, 3))
     np.testing.assert_allclose(weighted.predict(other), twice.predict(other), atol=1e-5)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(_iterations, "_BLOCK", 50)
+    monkeypatch.setattr(_iterations, "_SPREAD", 40)
+
+
+def test_iterations_end_where_the_factor_does(small_blocks):
+    """Also with rows that are nearly the same, weights, and two responses."""
+    x, y = data(300)
+    x[150:] = x[:150] + 1e-4
+    scales, weights = some_scales(), np.random.default_rng(2).uniform(0.5, 2, 300)
+    exact, found = (fit(scales, x, y, weights, CPU) for fit in (regress, regress_many))
+    other = np.random.default_rng(3).standard_normal((50, 3))
+    np.testing.assert_allclose(found.predict(other), exact.predict(other), atol=5e-3)
+    noise = (scales.noise + 1e-7) / weights
+    covariance = kernel_by_hand(scales, x, x) + np.diag(noise)
+    residual = covariance @ found.coefficients.numpy() - y
+    assert (np.linalg.norm(residual, axis=0) <= 2e-3 * np.linalg.norm(y, axis=0)).all()
+
+
+def test_the_preconditioner_is_the_inverse_of_its_definition(small_blocks):
+    x, _ = data(120)
+    scales, noise = some_scales(), np.random.default_rng(2).uniform(0.05, 0.2, 120)
+    kernel, rows = kernel_by_hand(scales, x, x), torch.tensor(x)
+    blocks = _iterations._blocks(_iterations._places(scales, rows))
+    assert sorted(torch.cat(blocks).tolist()) == list(range(120))
+    assert max(len(block) for block in blocks) <= 50
+    apply = _iterations._Preconditioner(torch.tensor(kernel), torch.tensor(noise), blocks)
+    spread = torch.cat(blocks)[::3].numpy()
+    inner = kernel[np.ix_(spread, spread)] + 1e-4 * np.eye(40)
+    told = kernel[:, spread] @ np.linalg.solve(inner, kernel[spread])
+    near = np.zeros((120, 120))
+    for block in blocks:
+        near[np.ix_(block, block)] = 1
+    definition = told + near * (kernel - told + np.diag(noise + 2e-3))
+    np.testing.assert_allclose(
+        apply(torch.eye(120, dtype=torch.float64)), np.linalg.inv(definition), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("part", "noise"), [(9.0, -14.0), (0.0, -14.0)])
+def test_iterations_that_do_not_end_say_so(part, noise, monkeypatch):
+    """A smooth kernel with no noise is singular in single precision."""
+    x, y = data(400)
+    p = Scales.start(3).logarithms
+    p[1], p[2], p[3:6], p[-1] = part, -9.0, -3.0, noise
+    assert regress_many(Scales.of_logarithms(p), x, y, np.ones(400), CPU) is None
 
 
 def test_jacobian_against_finite_differences():

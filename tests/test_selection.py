@@ -531,12 +531,12 @@ def press_ctrl_c(monkeypatch):
     def press_in(number, counts=lambda task, chosen: True):
         fit_one, begun = _kernels._kernel_model, []
 
-        def interrupted(task, scales, chosen, warps):
+        def interrupted(task, scales, chosen, warps, most):
             if counts(task, chosen):
                 begun.append(warps)
                 if len(begun) == number:
                     raise KeyboardInterrupt
-            return fit_one(task, scales, chosen, warps)
+            return fit_one(task, scales, chosen, warps, most)
 
         monkeypatch.setattr(_kernels, "_kernel_model", interrupted)
         return begun
@@ -592,6 +592,43 @@ def test_what_has_no_weight_is_not_fitted_to_all_rows(table, press_ctrl_c):
     begun = press_ctrl_c(0, lambda task, chosen: len(chosen) == len(task.X))
     model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
     assert len(begun) == sum(isinstance(m.model, KernelModel) for m in model.members_)
+
+
+@pytest.fixture
+def few_rows_a_factor(monkeypatch):
+    """Kernel regressions of more than 60 rows need iterations; a sample has 30."""
+    monkeypatch.setattr(_task, "_FACTOR_ROWS", {"cpu": 60})
+    monkeypatch.setattr(_kernels, "_SAMPLE_ROWS", 30)
+
+
+def kernel_members(model):
+    return [m.model.regression for m in model.members_ if isinstance(m.model, KernelModel)]
+
+
+def test_kernels_of_many_rows_are_found_by_iterations(best, table, few_rows_a_factor):
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    named, exact = (
+        {c["name"]: c["rmse"] for c in m.selection_["candidates"] if "kernels" in c["name"]}
+        for m in (model, best)
+    )
+    assert len(named) == 2  # those of the sample are gone
+    assert len(kernel_members(model)[0].points) == len(table[0])
+    for name in named.keys() & exact.keys():
+        assert named[name] == pytest.approx(exact[name], rel=0.02)
+
+
+def test_where_iterations_fail_kernels_have_fewer_rows(table, few_rows_a_factor, monkeypatch):
+    monkeypatch.setattr(_kernels, "regress_many", lambda *data: None)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    assert {len(regression.points) for regression in kernel_members(model)} == {60}
+
+
+@pytest.mark.parametrize(("memory", "rows"), [("24 MB", (1000, 2190)), ("1 TB", (12_000, 50_000))])
+def test_kernels_have_as_many_rows_as_find_memory(memory, rows, table):
+    x, y = table
+    estimator = FineMorphsRegressor(preset="best", max_memory=memory)
+    task = _task.Task(estimator, x, y.reshape(len(x), -1), np.ones(len(x)))
+    assert task.kernel_rows == pytest.approx(rows, abs=1)
 
 
 def test_features_are_mixed_where_that_is_likely(mixed, best):

@@ -3,11 +3,16 @@
     f(x) = sum_j k(x, x_j) c_j / max(1, V(x)),      c = (K + tau W^-1)^-1 y
 
 :mod:`._scales` has the kernel k, :mod:`._likelihood` finds its scales, :mod:`._regression` is f
-with its variance V.
+with its variance V, :mod:`._iterations` solves for c where there are many rows.
 """
 
 from finemorphs.kernel_regression._likelihood import Sample, likely_scales, mix_features
-from finemorphs.kernel_regression._regression import MOST_ANCHORS, KernelRegression, regress
+from finemorphs.kernel_regression._regression import (
+    MOST_ANCHORS,
+    KernelRegression,
+    regress,
+    regress_many,
+)
 from finemorphs.kernel_regression._scales import Scales
 
 __all__ = [
@@ -18,4 +23,5 @@ __all__ = [
     "likely_scales",
     "mix_features",
     "regress",
+    "regress_many",
 ]

@@ -19,6 +19,7 @@ from functools import cached_property
 import torch
 
 from finemorphs._typing import Array, Tensor
+from finemorphs.kernel_regression._iterations import iterate
 from finemorphs.kernel_regression._scales import (
     JITTER,
     Scales,
@@ -27,11 +28,11 @@ from finemorphs.kernel_regression._scales import (
     radial_slope,
 )
 
-__all__ = ["MOST_ANCHORS", "KernelRegression", "regress"]
+__all__ = ["MOST_ANCHORS", "KernelRegression", "regress", "regress_many"]
 
 MOST_ANCHORS = 500
 _KNOWN = 0.3  # so small is V at the rows
-_ROWS_AT_ONCE = 2048
+_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, 2**24  # rows, pairs of them
 
 
 @dataclass(frozen=True)
@@ -113,22 +114,57 @@ class KernelRegression:
 
     def _chunks(self, x: Array) -> list[Tensor]:
         rows = torch.as_tensor(x).to(self.points)
-        return list(rows.split(_ROWS_AT_ONCE)) if len(rows) else [rows]
+        return list(rows.split(_rows_at_once(len(self.points)))) if len(rows) else [rows]
 
 
 def regress(
     scales: Scales, x: Array, y: Array, weights: Array, device: torch.device
 ) -> KernelRegression:
-    """f for rows x (n, d), responses y (n, d_Y) and weights."""
+    """f for rows x (n, d), responses y (n, d_Y) and weights, by a Cholesky factor."""
+    rows, responses, noise = _on_device(scales, x, y, weights, device)
+    covariance = _matrix(scales, rows)
+    anchors = _anchors(covariance, scales.noise + JITTER)
+    covariance.diagonal().add_(noise)
+    coefficients = torch.cholesky_solve(responses, torch.linalg.cholesky(covariance))
+    return KernelRegression(scales, rows, coefficients, anchors)
+
+
+def regress_many(
+    scales: Scales, x: Array, y: Array, weights: Array, device: torch.device
+) -> KernelRegression | None:
+    """The same by iterations, for many rows; None where they do not get there."""
+    rows, responses, noise = _on_device(scales, x, y, weights, device)
+    kernel = _matrix(scales, rows.float())
+    coefficients = iterate(scales, rows, kernel, noise, responses)
+    if coefficients is None:
+        return None
+    return KernelRegression(scales, rows, coefficients, _anchors(kernel, scales.noise + JITTER))
+
+
+def _on_device(
+    scales: Scales, x: Array, y: Array, weights: Array, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, responses and the noise of each row, in double precision."""
     rows, responses, w = (
         torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
     )
-    covariance = kernel_parts(scales, rows, rows).total()
-    anchors = _anchors(covariance, scales.noise + JITTER)
-    covariance.diagonal().add_((scales.noise + JITTER) / w)
-    factor = torch.linalg.cholesky(covariance)
-    coefficients = torch.cholesky_solve(responses, factor)
-    return KernelRegression(scales, rows, coefficients, anchors)
+    return rows, responses, (scales.noise + JITTER) / w
+
+
+def _matrix(scales: Scales, rows: Tensor) -> Tensor:
+    """K, some rows at a time, each pair once."""
+    matrix = rows.new_empty(len(rows), len(rows))
+    size = _rows_at_once(len(rows))
+    for i in range(0, len(rows), size):
+        part = kernel_parts(scales, rows[i : i + size], rows[i:]).total()
+        matrix[i : i + size, i:] = part
+        matrix[i:, i : i + size] = part.T
+    return matrix
+
+
+def _rows_at_once(n: int) -> int:
+    """So many that their pairs with n rows find a place beside each other."""
+    return max(1, min(_MOST_AT_ONCE, _PAIRS_AT_ONCE // max(n, 1)))
 
 
 def _anchors(kernel: Tensor, noise: float) -> Tensor:

@@ -1,6 +1,8 @@
 """Candidates that are kernel regressions, one or two for each warp of the inputs.
 
-One has a width for each feature, the other mixes the features too, where that is likely.
+One has a width for each feature, the other mixes the features too, where that is likely. Where
+there are more rows than a Cholesky factor is taken of, the warp of the response is chosen with a
+sample of them; what is kept is then solved for by iterations, with as many as find memory.
 """
 
 from __future__ import annotations
@@ -16,14 +18,19 @@ from finemorphs._typing import Array
 from finemorphs.estimators._data import TrainingRows, prepare
 from finemorphs.estimators._members import KernelModel, Member
 from finemorphs.estimators.best._task import Candidate, Task
-from finemorphs.kernel_regression import Sample, Scales, likely_scales, mix_features, regress
-from finemorphs.resources import available
+from finemorphs.kernel_regression import (
+    Sample,
+    Scales,
+    likely_scales,
+    mix_features,
+    regress,
+    regress_many,
+)
 from finemorphs.training import Progress
 
 __all__ = ["fit_kernels"]
 
-_KERNEL_ROWS = 8000  # beyond, a sample of the rows; on a GPU as many as find memory
-_KERNEL_MATRICES = 8  # of pairs of rows, held at once
+_SAMPLE_ROWS = 8000  # of a regression in place of one that would need iterations
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
 
@@ -32,6 +39,7 @@ _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
 class _Trial:
     """Scales with warps of inputs and response, and what they predict."""
 
+    kind: str
     warps: tuple[str, str]
     scales: Scales
     candidate: Candidate
@@ -61,33 +69,37 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
         error = task.error(candidate.out_of_fold) ** 0.5
         progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
 
+    many = len(task.X) > task.kernel_rows.factor
+    few = min(_SAMPLE_ROWS, task.kernel_rows.factor) if many else len(task.X)
     for response_warp, input_warp in product(task.response_warps, task.input_warps):
-        attempt(partial(_plain, task, (input_warp, response_warp)))
+        attempt(partial(_plain, task, (input_warp, response_warp), few))
     predictions = {
         warp: [t.candidate.out_of_fold for t in trials if t.warps[1] == warp]
         for warp in dict.fromkeys(trial.warps[1] for trial in trials)
     }
     best = min(predictions, key=lambda warp: task.error(np.mean(predictions[warp], axis=0)))
-    for trial in [trial for trial in trials if trial.warps[1] == best]:
+    kept = [trial for trial in trials if trial.warps[1] == best]
+    if many:
+        for trial in kept:
+            attempt(partial(_trial, task, trial.kind, trial.scales, trial.warps))
+    for trial in kept:
         attempt(partial(_mixed, task, trial))
-    return best, [trial.candidate for trial in trials if trial.warps[1] == best]
+    last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps[1] == best}
+    return best, [*last.values()]
 
 
-def _plain(task: Task, warps: tuple[str, str]) -> _Trial:
+def _plain(task: Task, warps: tuple[str, str], most: int) -> _Trial:
     """Kernel regression with these warps; its scales are chosen on all rows."""
     scales = likely_scales(_sample(task, warps, _SCALES_ROWS))
-    name = "kernels (inputs {}, response {})".format(*warps)
-    return _Trial(warps, scales, _candidate(task, name, scales, warps))
+    return _trial(task, "kernels", scales, warps, most)
 
 
 def _mixed(task: Task, plain: _Trial) -> _Trial | None:
     """The same with features mixed, if they are."""
-    warps = plain.warps
-    scales = mix_features(plain.scales, _sample(task, warps, _MIXING_ROWS))
+    scales = mix_features(plain.scales, _sample(task, plain.warps, _MIXING_ROWS))
     if not scales.mixing.any():
         return None
-    name = "kernels of mixed features (inputs {}, response {})".format(*warps)
-    return _Trial(warps, scales, _candidate(task, name, scales, warps))
+    return _trial(task, "kernels of mixed features", scales, plain.warps)
 
 
 def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
@@ -97,28 +109,37 @@ def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
     return Sample.of_arrays(rows.x[chosen], rows.y[chosen], rows.weights[chosen], task.device)
 
 
-def _candidate(task: Task, name: str, scales: Scales, warps: tuple[str, str]) -> Candidate:
-    """What the scales predict out of fold; the member is fitted to all rows."""
+def _trial(
+    task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: int | None = None
+) -> _Trial:
+    """What the scales predict out of fold; the member is fitted to the rows of all folds.
+
+    ``most`` rows are taken, or as many as time and memory allow.
+    """
+    name = "{} (inputs {}, response {})".format(kind, *warps)
+    most = most or task.kernel_rows.most
     out_of_fold = np.full(task.y.shape, np.nan)
     for train, test in task.splits:
-        model = _kernel_model(task, scales, train, warps)
+        model = _kernel_model(task, scales, train, warps, most)
         out_of_fold[test] = model.predict(task.X[test], task.engine, task.device)
 
     def members() -> tuple[Member, ...]:
         every = np.arange(len(task.X))
-        return (Member(name, 1.0, _kernel_model(task, scales, every, warps)),)
+        return (Member(name, 1.0, _kernel_model(task, scales, every, warps, most)),)
 
-    return Candidate(name, out_of_fold, members)
+    return _Trial(kind, warps, scales, Candidate(name, out_of_fold, members))
 
 
-def _kernel_model(task: Task, scales: Scales, chosen: Array, warps: tuple[str, str]) -> KernelModel:
-    """Fitted to the chosen rows, or to a sample of them where their matrix would not fit."""
-    limit = _KERNEL_ROWS
-    if task.device.type == "cuda":
-        free = available(task.device) or 0
-        limit = max(_KERNEL_ROWS, int((free / 8 / _KERNEL_MATRICES) ** 0.5))
-    rows = _rows(task, task.sample(chosen, limit), warps)
-    regression = regress(scales, rows.x, rows.y, rows.weights, task.device)
+def _kernel_model(
+    task: Task, scales: Scales, chosen: Array, warps: tuple[str, str], most: int
+) -> KernelModel:
+    """Fitted to the chosen rows, or to a sample of so many; to fewer where iterations fail."""
+    rows = _rows(task, task.sample(chosen, most), warps)
+    data = scales, rows.x, rows.y, rows.weights, task.device
+    factor = task.kernel_rows.factor
+    regression = regress(*data) if len(rows.x) <= factor else regress_many(*data)
+    if regression is None:
+        return _kernel_model(task, scales, chosen, warps, factor)
     return KernelModel(regression, rows.x_scaling, rows.y_scaling)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,19 +13,24 @@ from finemorphs._typing import Array
 from finemorphs.engines import choose_engine
 from finemorphs.estimators._data import merge
 from finemorphs.estimators._members import Member
+from finemorphs.estimators._memory import budget
 from finemorphs.estimators._parameters import generator
 from finemorphs.estimators._path import Clock, Folds, mean_error
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["Candidate", "Task"]
+__all__ = ["Candidate", "KernelRows", "Task"]
 
 _FOLDS = Folds(small=5, up_to=5000, large=2, held_out=0.1)
 _INPUT_WARPS = ("none", "quantile")
 _RESPONSE_WARPS = ("none", "power")
 # A flow is trained on so many rows at most, so that a large table takes minutes, not days.
 _FLOW_ROWS = {"cpu": 20_000, "cuda": 500_000}
+# Rows of a kernel regression, by a Cholesky factor and by iterations, and bytes a pair of them.
+_FACTOR_ROWS, _FACTOR_BYTES = {"cpu": 12_000, "cuda": 200_000}, 24
+_ITERATION_ROWS, _ITERATION_BYTES = {"cpu": 50_000, "cuda": 200_000}, 5
+_LEAST_KERNEL_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,13 @@ class Candidate:
     name: str
     out_of_fold: Array
     members: Callable[[], tuple[Member, ...]]
+
+
+class KernelRows(NamedTuple):
+    """So many rows, at most, has a regression by a Cholesky factor, and any one."""
+
+    factor: int
+    most: int
 
 
 class Task:
@@ -59,6 +71,17 @@ class Task:
         """The folds, with as many training rows as a flow may have; the same for every flow."""
         most = _FLOW_ROWS[self.device.type]
         return [(self.sample(train, most), test) for train, test in self.splits]
+
+    @cached_property
+    def kernel_rows(self) -> KernelRows:
+        """Of kernel regressions: what time and memory allow."""
+        memory, device = budget(self.estimator.max_memory, self.device), self.device.type
+
+        def within(most: int, n_bytes: int) -> int:
+            return min(most, max(_LEAST_KERNEL_ROWS, int((memory / n_bytes) ** 0.5)))
+
+        factor = within(_FACTOR_ROWS[device], _FACTOR_BYTES)
+        return KernelRows(factor, max(factor, within(_ITERATION_ROWS[device], _ITERATION_BYTES)))
 
     def interrupt(self) -> None:
         """End as soon as there is a model."""
