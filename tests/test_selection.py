@@ -397,6 +397,23 @@ def test_flows_are_fitted_in_all_folds_where_they_count(
     assert model.transform(table[0]).shape == (90, 3)
 
 
+@pytest.mark.parametrize(("far", "n_levels"), [(0.0, {1}), (np.inf, {2, 3, 4, 5})])
+def test_flows_far_behind_the_kernels_are_left(far, n_levels, table, monkeypatch):
+    levels = []
+
+    def spy(*args, **options):
+        points = search(*args, **options)
+        levels.append(len(points))
+        return points
+
+    monkeypatch.setattr(_flows, "_FAR", far)
+    monkeypatch.setattr(_flows, "_HOPELESS", 0.0)
+    monkeypatch.setattr(_flows, "search", spy)
+    FineMorphsRegressor(preset="best", random_state=0, max_iter=3).fit(*table)
+    assert len(levels) == 3
+    assert {levels[0], levels[2]} <= n_levels
+
+
 @pytest.mark.parametrize(
     ("device", "rows", "given", "subset"),
     [

@@ -33,7 +33,8 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"sequence": "ADA", "ridge": 4.0},
 )
 _PATH = (1.4, 1.0, 0.7, 0.5)
-_NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels'
+_NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels',
+_FAR = 20.0  # and to the kernels' at a level of a path: the levels behind are hopeless
 _ENOUGH = 200  # rows held out, to say that a flow has no weight
 # Up to so many rows all are control points; beyond, a subset of them.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
@@ -64,10 +65,10 @@ def fit_flows(
     task: Task, response_warp: str, kernels: Sequence[Candidate], progress: Progress
 ) -> Flows:
     """Flows with this warp of the response that are worth a weight beside the kernels."""
-    trials = _trials(task, response_warp, progress)
+    to_beat = min(task.error(kernel.out_of_fold, task.splits[0][1]) for kernel in kernels)
+    trials = _trials(task, response_warp, to_beat, progress)
     best = min(trials, key=lambda walk: walk.best.error)
     stopped = trials[-1].stopped
-    to_beat = min(task.error(kernel.out_of_fold, task.splits[0][1]) for kernel in kernels)
     if best.best.error > _HOPELESS * to_beat:
         hopeless, fit = _candidate(task, [best])
         return Flows([], [hopeless], fit, stopped)
@@ -97,8 +98,11 @@ def fit_flows(
     return Flows(kept, left, first, stopped)
 
 
-def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
-    """Paths in the first fold: the first kind with each warp of the inputs, then the others."""
+def _trials(task: Task, response_warp: str, to_beat: float, progress: Progress) -> list[_Walk]:
+    """Paths in the first fold: the first kind with each warp of the inputs, then the others.
+
+    They are left where they are far from what is to beat.
+    """
     trials: list[_Walk] = []
 
     def add(kind: dict[str, Any], input_warp: str, rival: float = math.inf) -> None:
@@ -106,7 +110,7 @@ def _trials(task: Task, response_warp: str, progress: Progress) -> list[_Walk]:
             return
         warps = {"input_warp": input_warp, "response_warp": response_warp}
         options = _options(task, kind) | warps
-        take = partial(search, multiples=_PATH, rival=rival)
+        take = partial(search, multiples=_PATH, rival=min(rival, _FAR * to_beat))
         trials.append(_walk(task, options, 0, take, progress))
 
     for input_warp in task.input_warps:

@@ -2,7 +2,8 @@
 
 One has a width for each feature, the other mixes the features too, where that is likely. Where
 there are more rows than a Cholesky factor is taken of, the warp of the response is chosen with a
-sample of them; what is kept is then solved for by iterations, with as many as find memory.
+sample of them. Then scales are found again, on more rows, and the regressions that are kept are
+solved for by iterations, with as many rows as find memory.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ __all__ = ["fit_kernels"]
 _SAMPLE_ROWS = 8000  # of a regression in place of one that would need iterations
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
+_MORE_SCALES_ROWS = {"cpu": 3000, "cuda": 3000}  # of large tables
+_MORE_MIXING_ROWS = {"cpu": 3000, "cuda": 5000}
 
 
 @dataclass(frozen=True)
 class _Trial:
     """Scales with warps of inputs and response, and what they predict."""
 
-    kind: str
     warps: tuple[str, str]
     scales: Scales
     candidate: Candidate
@@ -69,37 +71,39 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
         error = task.error(candidate.out_of_fold) ** 0.5
         progress.say(f"{candidate.name}: {error:.4g} standard deviations held out.")
 
-    many = len(task.X) > task.kernel_rows.factor
-    few = min(_SAMPLE_ROWS, task.kernel_rows.factor) if many else len(task.X)
+    large = len(task.X) > task.kernel_rows.factor
+    few = min(_SAMPLE_ROWS, task.kernel_rows.factor) if large else len(task.X)
     for response_warp, input_warp in product(task.response_warps, task.input_warps):
-        attempt(partial(_plain, task, (input_warp, response_warp), few))
+        attempt(partial(_plain, task, (input_warp, response_warp), _SCALES_ROWS, few))
     predictions = {
         warp: [t.candidate.out_of_fold for t in trials if t.warps[1] == warp]
         for warp in dict.fromkeys(trial.warps[1] for trial in trials)
     }
     best = min(predictions, key=lambda warp: task.error(np.mean(predictions[warp], axis=0)))
-    kept = [trial for trial in trials if trial.warps[1] == best]
-    if many:
-        for trial in kept:
-            attempt(partial(_trial, task, trial.kind, trial.scales, trial.warps))
-    for trial in kept:
-        attempt(partial(_mixed, task, trial))
-    last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps[1] == best}
+    kept = {trial.warps: trial for trial in trials if trial.warps[1] == best}
+    if large:
+        for warps in kept:
+            attempt(partial(_plain, task, warps, _MORE_SCALES_ROWS, task.kernel_rows.most))
+        kept |= {trial.warps: trial for trial in trials if trial.warps in kept}
+    for trial in kept.values():
+        attempt(partial(_mixed, task, trial, _MORE_MIXING_ROWS if large else _MIXING_ROWS))
+    last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps in kept}
     return best, [*last.values()]
 
 
-def _plain(task: Task, warps: tuple[str, str], most: int) -> _Trial:
-    """Kernel regression with these warps; its scales are chosen on all rows."""
-    scales = likely_scales(_sample(task, warps, _SCALES_ROWS))
+def _plain(task: Task, warps: tuple[str, str], of_rows: dict[str, int], most: int) -> _Trial:
+    """Kernel regression with these warps, its scales chosen on a sample, with so many rows."""
+    scales = likely_scales(_sample(task, warps, of_rows))
     return _trial(task, "kernels", scales, warps, most)
 
 
-def _mixed(task: Task, plain: _Trial) -> _Trial | None:
-    """The same with features mixed, if they are."""
-    scales = mix_features(plain.scales, _sample(task, plain.warps, _MIXING_ROWS))
+def _mixed(task: Task, plain: _Trial, of_rows: dict[str, int]) -> _Trial | None:
+    """The same with features mixed, if they are, and all rows."""
+    scales = mix_features(plain.scales, _sample(task, plain.warps, of_rows))
     if not scales.mixing.any():
         return None
-    return _trial(task, "kernels of mixed features", scales, plain.warps)
+    most = task.kernel_rows.most
+    return _trial(task, "kernels of mixed features", scales, plain.warps, most)
 
 
 def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
@@ -109,15 +113,9 @@ def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
     return Sample.of_arrays(rows.x[chosen], rows.y[chosen], rows.weights[chosen], task.device)
 
 
-def _trial(
-    task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: int | None = None
-) -> _Trial:
-    """What the scales predict out of fold; the member is fitted to the rows of all folds.
-
-    ``most`` rows are taken, or as many as time and memory allow.
-    """
+def _trial(task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: int) -> _Trial:
+    """What the scales predict out of fold; the member is fitted to the rows of all folds."""
     name = "{} (inputs {}, response {})".format(kind, *warps)
-    most = most or task.kernel_rows.most
     out_of_fold = np.full(task.y.shape, np.nan)
     for train, test in task.splits:
         model = _kernel_model(task, scales, train, warps, most)
@@ -127,7 +125,7 @@ def _trial(
         every = np.arange(len(task.X))
         return (Member(name, 1.0, _kernel_model(task, scales, every, warps, most)),)
 
-    return _Trial(kind, warps, scales, Candidate(name, out_of_fold, members))
+    return _Trial(warps, scales, Candidate(name, out_of_fold, members))
 
 
 def _kernel_model(
