@@ -640,6 +640,17 @@ def test_where_iterations_fail_kernels_have_fewer_rows(table, few_rows_a_factor,
     assert {len(regression.points) for regression in kernel_members(model)} == {60}
 
 
+def test_large_kernels_are_not_fitted_again_when_time_is_over(
+    table, few_rows_a_factor, press_ctrl_c
+):
+    begun = press_ctrl_c(0, lambda task, chosen: len(chosen) == len(task.X))
+    model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
+    assert not begun
+    (regression,) = kernel_members(model)
+    assert len(regression.points) == 30
+    assert np.isfinite(model.predict(table[0])).all()
+
+
 @pytest.mark.parametrize(("memory", "rows"), [("24 MB", (1000, 2190)), ("1 TB", (12_000, 50_000))])
 def test_kernels_have_as_many_rows_as_find_memory(memory, rows, table):
     x, y = table

@@ -43,20 +43,20 @@ def iterate(
     solution, residual = torch.zeros_like(y), y.clone()
     direction = correction = precondition(residual)
     slope = (residual * correction).sum(0)
-    to_reach = _TOLERANCE * y.norm(dim=0)
+    to_reach, tiny = _TOLERANCE * y.norm(dim=0), torch.finfo(y.dtype).tiny
     for _ in range(_MOST):
         if (residual.norm(dim=0) <= to_reach).all():
             return solution
         image = (kernel @ direction.to(kernel.dtype)).to(y.dtype) + noise[:, None] * direction
         curvature = (direction * image).sum(0)
-        if not (curvature > 0).all():
+        if not (curvature >= 0).all():
             return None
-        step = slope / curvature
+        step = slope / curvature.clamp(min=tiny)  # 0 of a response that is 0
         solution += step * direction
         residual -= step * image
         correction = precondition(residual)
         last, slope = slope, (residual * correction).sum(0)
-        direction = correction + slope / last * direction
+        direction = correction + slope / last.clamp(min=tiny) * direction
     return None
 
 

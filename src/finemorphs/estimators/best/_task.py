@@ -83,6 +83,11 @@ class Task:
         factor = within(_FACTOR_ROWS[device], _FACTOR_BYTES)
         return KernelRows(factor, max(factor, within(_ITERATION_ROWS[device], _ITERATION_BYTES)))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether there are more rows than a Cholesky factor is taken of."""
+        return len(self.X) > self.kernel_rows.factor
+
     def interrupt(self) -> None:
         """End as soon as there is a model."""
         self.interrupted, self.clock = True, Clock(0.0)
