@@ -4,7 +4,8 @@ Two kinds are tried in the first fold, four diffeomorphisms and one with a stron
 with each warp of the inputs, the second with the warp that did better. A kind that is near the
 better one is fitted in the other folds too, to the level behind its best one, as long as it has a
 weight beside the kernels and the kind before it on the rows held out so far, or these are few.
-Where the better one is hopeless beside the kernels, none is.
+Where the better one is hopeless beside the kernels, none is, and a path that is far behind them is
+left at once.
 """
 
 from __future__ import annotations
