@@ -20,7 +20,7 @@ from finemorphs.estimators._path import Clock, Folds, mean_error
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["Candidate", "KernelRows", "Task"]
+__all__ = ["Candidate", "Task"]
 
 _FOLDS = Folds(small=5, up_to=5000, large=2, held_out=0.1)
 _INPUT_WARPS = ("none", "quantile")
