@@ -75,6 +75,33 @@ def python(code, **environment):
 
 
 @pytest.mark.usefixtures("restore_threads")
+def test_work_is_shared_out_in_a_session():
+    """All of it is done, by several threads, each of which leaves PyTorch one of its own."""
+    torch.set_num_threads(3)
+    together = threading.Barrier(3, timeout=10)  # broken unless three are under way
+    seen = []
+
+    def work(item):
+        together.wait()
+        seen.append((item, torch.get_num_threads()))
+
+    engine = CPUEngine()
+    with engine.session():
+        assert engine.side_by_side() == 3
+        engine.for_each(work, range(6))
+    assert sorted(seen) == [(item, 1) for item in range(6)]
+
+
+@pytest.mark.usefixtures("restore_threads")
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_in_shared_work_is_raised(n_threads):
+    torch.set_num_threads(n_threads)
+    engine = CPUEngine()
+    with engine.session(), pytest.raises(ZeroDivisionError):
+        engine.for_each(lambda item: 1 / item, [1, 0, 2])
+
+
+@pytest.mark.usefixtures("restore_threads")
 def test_results_do_not_depend_on_the_number_of_threads():
     results = []
     for n_threads in (1, 2, 3, 8):

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finemorphs import flow
+from finemorphs.engines.cpu import CPUEngine
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.kernels import Kernel
 
@@ -229,6 +230,21 @@ def test_natural_gradient_of_a_subset_in_single_precision(kernel):
         close(2 / 3 * matrix @ adjoint.natural[i].double(), adjoint.gradient[i].double(), 1e-5)
 
 
+@every_kernel
+@pytest.mark.parametrize("engine", [ENGINE, CPUEngine()], ids=lambda engine: engine.name)
+def test_metric_of_many_control_points(engine, kernel):
+    """More than are filled in at a time, far from 0, steps side by side; it need not be exact."""
+    n = 2 * flow._ROWS + 10
+    generator = torch.Generator().manual_seed(0)
+    centers, right = (torch.randn(s, n, 3, generator=generator) for s in (6, 5))
+    centers, solution = centers + 50.0, right.clone()
+    with engine.session():
+        flow._solve(engine, kernel, centers, solution)
+    for z, known, found in zip(centers[:-1].double(), right, solution, strict=True):
+        matrix = gram(kernel, z, z) + flow._RIDGE[torch.float32] * torch.eye(n)
+        close(matrix @ found.double(), known.double(), 1e-2)
+
+
 def test_metric_of_a_subset_falls_back_to_double_precision(monkeypatch):
     """Where K_SS has no factor in single precision, its ridge being lost to rounding."""
     monkeypatch.setitem(flow._RIDGE, torch.float32, 0.0)
@@ -236,8 +252,8 @@ def test_metric_of_a_subset_falls_back_to_double_precision(monkeypatch):
     centers, right = (torch.randn(n, 150, 1, generator=generator) for n in (3, 2))
     kernel = Kernel(width=20.0)
     double = right.double()
-    flow._solve(kernel, centers, right)
-    flow._solve(kernel, centers.double(), double)
+    flow._solve(ENGINE, kernel, centers, right)
+    flow._solve(ENGINE, kernel, centers.double(), double)
     close(right.double(), double, 1e-6)
 
 
@@ -245,7 +261,7 @@ def test_metric_of_a_subset_falls_back_to_double_precision(monkeypatch):
 def test_a_metric_without_a_factor_is_an_error(dtype):
     centers, right = torch.full((2, 3, 1), torch.nan, dtype=dtype), torch.ones(1, 3, 1, dtype=dtype)
     with pytest.raises(torch.linalg.LinAlgError):
-        flow._solve(Kernel(), centers, right)
+        flow._solve(ENGINE, Kernel(), centers, right)
 
 
 def test_natural_gradient_of_a_subset_survives_equal_control_points():

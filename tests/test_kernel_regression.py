@@ -160,18 +160,20 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(_iterations, "_SPREAD", 40)
 
 
-def test_iterations_end_where_the_factor_does(small_blocks):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_iterations_end_where_the_factor_does(small_blocks, device):
     """Also with rows that are nearly the same, weights, and responses of which one is 0."""
     x, y = data(300)
     y = np.c_[y, np.zeros(300)]
     x[150:] = x[:150] + 1e-4
     scales, weights = some_scales(), np.random.default_rng(2).uniform(0.5, 2, 300)
-    exact, found = (fit(scales, x, y, weights, CPU) for fit in (regress, regress_many))
+    where = torch.device(device)
+    exact, found = (fit(scales, x, y, weights, where) for fit in (regress, regress_many))
     other = np.random.default_rng(3).standard_normal((50, 3))
     np.testing.assert_allclose(found.predict(other), exact.predict(other), atol=5e-3)
     noise = (scales.noise + 1e-7) / weights
     covariance = kernel_by_hand(scales, x, x) + np.diag(noise)
-    residual = covariance @ found.coefficients.numpy() - y
+    residual = covariance @ found.coefficients.cpu().numpy() - y
     assert (np.linalg.norm(residual, axis=0) <= 2e-3 * np.linalg.norm(y, axis=0)).all()
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from torch import Tensor
 
-__all__ = ["Array", "ArrayLike", "Tensor", "Vector"]
+__all__ = ["Array", "ArrayLike", "Item", "Tensor", "Vector"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 ArrayLike: TypeAlias = Any  # what scikit-learn's check_array takes: arrays, lists, data frames
+Item = TypeVar("Item")
 
 
 class Vector(Protocol):

@@ -42,6 +42,7 @@ __all__ = ["Adjoint", "Load", "Trajectory", "backward", "forward", "transport", 
 # Added to the unit diagonal of K_SS before it is factorised: above what rounding takes from it.
 _RIDGE = {torch.float32: 1e-3, torch.float64: 1e-4}
 _MATRIX_NUMBERS = 2**22  # in matrices K_SS of several steps that a GPU factorises together
+_ROWS = 128  # of K_SS that a processor fills in at a time
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def backward(
         if metric_gradient is not None and load is not None:
             torch.mul(pullback, 0.5, out=metric_gradient[i])
     if metric_gradient is not None and load is not None:
-        _solve(kernel, trajectory.states, metric_gradient)
+        _solve(engine, kernel, trajectory.states, metric_gradient)
     return Adjoint(costates, gradient, metric_gradient)
 
 
@@ -156,16 +157,18 @@ def transport_back(
     return costates
 
 
-def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> None:
+def _solve(engine: Engine, kernel: Kernel, centers: Tensor, right: Tensor) -> None:
     """(K_SS + ridge I)^-1 right of every step, in place, in the precision of the controls.
 
     It is a metric for the optimiser: single precision is enough, where the factor exists in it.
     """
     at_once = max(1, _MATRIX_NUMBERS // centers.shape[1] ** 2) if centers.is_cuda else 1
-    for part, z in zip(right.split(at_once), centers[:-1].double().split(at_once), strict=True):
-        scaled_distances = torch.cdist(z, z) / kernel.width
+
+    def solve(steps: tuple[Tensor, Tensor]) -> None:
+        part, z = steps
+        z = (z - z.mean(1, keepdim=True)) / kernel.width
         for dtype in (right.dtype, torch.float64):
-            matrices = kernel.value(scaled_distances.to(dtype))
+            matrices = _lower(kernel, z.to(dtype))
             matrices.diagonal(dim1=1, dim2=2).add_(_RIDGE[dtype])
             factors, failures = torch.linalg.cholesky_ex(
                 matrices, check_errors=dtype == torch.float64
@@ -173,3 +176,18 @@ def _solve(kernel: Kernel, centers: Tensor, right: Tensor) -> None:
             if not failures.any():
                 break
         part.copy_(torch.cholesky_solve(part.to(dtype), factors))
+
+    engine.for_each(solve, zip(right.split(at_once), centers[:-1].split(at_once), strict=True))
+
+
+def _lower(kernel: Kernel, z: Tensor) -> Tensor:
+    """kappa(|z_k - z_l|) for l <= k of each batch: all that a Cholesky factor asks for.
+
+    On a processor some rows at a time, which stay in its cache.
+    """
+    matrices, n = z.new_zeros(*z.shape[:2], z.shape[1]), z.shape[1]
+    rows = n if z.is_cuda else _ROWS
+    for i in range(0, n, rows):
+        part = slice(i, i + rows)
+        matrices[:, part, : i + rows] = kernel.value(torch.cdist(z[:, part], z[:, : i + rows]))
+    return matrices

@@ -19,13 +19,13 @@ sums. No engine but the reference holds an n x n_S array.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, TypeAlias
 
 import torch
 
-from finemorphs._typing import Tensor
+from finemorphs._typing import Item, Tensor
 from finemorphs.kernels import Kernel
 
 __all__ = ["Engine", "Passes"]
@@ -68,6 +68,15 @@ class Engine(ABC):
     def session(self) -> AbstractContextManager[None]:
         """A context for a whole fit: threads are arranged, errors of the device explained."""
         return nullcontext()
+
+    def side_by_side(self) -> int:
+        """How many calls of :meth:`for_each` are under way at a time."""
+        return 1
+
+    def for_each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Call work(item) for each."""
+        for item in items:
+            work(item)
 
     def recorded(self, function: Passes) -> Passes:
         """The same function of tensors, in a form that is fast to call again and again."""

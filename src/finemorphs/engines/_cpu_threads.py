@@ -14,15 +14,17 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
 
 import torch
 
+from finemorphs._typing import Item
 from finemorphs.engines._cpu_compile import Native
 
-__all__ = ["n_threads", "one_torch_thread", "run"]
+__all__ = ["for_each", "n_threads", "one_torch_thread", "run"]
 
 
 class _Ticket:
@@ -127,6 +129,20 @@ _sessions = _Sessions()
 def n_threads() -> int:
     """Threads for a pass: as many as PyTorch has, or had before it was given one."""
     return _sessions.before if _sessions.open else torch.get_num_threads()
+
+
+def for_each(work: Callable[[Item], None], items: Iterable[Item], n_threads: int) -> None:
+    """Call work(item) for each, within a session on that many threads.
+
+    PyTorch has one thread in each of them, so that the results do not depend on their number.
+    """
+    if n_threads == 1 or not _sessions.open:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for _ in pool.map(work, items):  # raises what one of them does
+            pass
 
 
 @contextmanager

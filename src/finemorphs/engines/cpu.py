@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
-from finemorphs._typing import Tensor
+from finemorphs._typing import Item, Tensor
 from finemorphs.engines._base import Engine
 from finemorphs.engines._cpu_compile import (
     NUMBERS,
@@ -27,7 +28,7 @@ from finemorphs.engines._cpu_compile import (
     tiling,
 )
 from finemorphs.engines._cpu_passes import PASSES, Pass, Profile
-from finemorphs.engines._cpu_threads import n_threads, one_torch_thread, run
+from finemorphs.engines._cpu_threads import for_each, n_threads, one_torch_thread, run
 from finemorphs.engines.reference import ReferenceEngine
 from finemorphs.exceptions import EngineError
 from finemorphs.kernels import Kernel
@@ -37,6 +38,7 @@ __all__ = ["CPUEngine"]
 _LARGEST_DIM = 256  # beyond it compiling takes more than half a minute
 _PARTIAL_BYTES = 2**25  # for the partial sums of one pass
 _SMALL = 300_000  # numbers in pairs, n n_S (d + 8), under which a second thread does not pay
+_SIDE_BY_SIDE = 4  # calls of for_each at a time: what they work on has to find memory
 _BLOCK_PAIRS = 2**21  # pairs that are in memory at a time, where dim > _LARGEST_DIM
 
 
@@ -86,6 +88,12 @@ class CPUEngine(Engine):
 
     def session(self) -> AbstractContextManager[None]:
         return one_torch_thread()
+
+    def side_by_side(self) -> int:
+        return min(n_threads(), _SIDE_BY_SIDE)
+
+    def for_each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
+        for_each(work, items, self.side_by_side())
 
     def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
         """Whether a first call has to compile, for 3 seconds in 64 dimensions, for 30 in 256."""

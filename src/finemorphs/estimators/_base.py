@@ -201,6 +201,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             natural=self.optimizer == "natural-lbfgs",
             dense=engine.name == "reference",
             search=isinstance(self.noise, str),
+            at_once=engine.side_by_side(),
         )
         check_memory(fit, self.max_memory, device)
 

@@ -7,7 +7,7 @@ rows at once, n parameters, m pairs of L-BFGS and the widest module d dimensions
     states         b R ( sum_D (T + 1) d_q + sum_A d_(q+1) + 8 d )
     parameters     b (20 n)
     L-BFGS         b (3 m n),   2 m n without the metric
-    metric         8 * 6 N_S^2 where N_S < N,   none without the metric
+    metric         8 * 4 N_S^2 W where N_S < N, W at a time,   none without the metric
     pairs          b * 32 R N_S with the reference engine, which holds them
     neighbours     8 * 3 min( N k d_X, 2^24 ),   k = 2 d_X + 1, for the noise level
     workspace      32 MB
@@ -71,6 +71,8 @@ class Fit:
     natural, dense, search : bool
         Whether there is a metric, whether the engine holds all pairs, and whether the noise
         level is estimated.
+    at_once : int
+        Time steps whose metric is in work at a time.
     """
 
     sequence: ModuleSequence
@@ -83,6 +85,7 @@ class Fit:
     natural: bool
     dense: bool
     search: bool
+    at_once: int
 
     def parts(self, n_controls: int, memory: int) -> dict[str, int]:
         """Bytes by what they are for, with so many control points and pairs."""
@@ -98,7 +101,7 @@ class Fit:
             "pairs": 32 * rows * n_controls if self.dense and s.diffeos else 0,
         }
         sizes = {name: self.itemsize * count for name, count in numbers.items()}
-        sizes["metric"] = 48 * n_controls**2 if subset and self.natural else 0
+        sizes["metric"] = 32 * self.at_once * n_controls**2 if subset and self.natural else 0
         sizes["data"] = self.n_rows * (24 + self.itemsize) * self.n_columns
         near = (2 * self.n_columns + 1) * self.n_columns
         sizes["neighbours"] = 24 * min(self.n_rows * near, 2**24) if self.search else 0

@@ -109,18 +109,19 @@ def kernel_parts(scales: Scales, a: Tensor, b: Tensor) -> Parts:
     q = torch.cdist(a * rough, b * rough, p=1)
     s0, s1, s2 = scales.parts
     s3, rate = scales.sharp
+    # In place where it can be: a fresh matrix takes longer than what is computed in it.
     return Parts(
-        s0 * (a @ b.T),
-        s1 * (1 + r + r * r / 3) * torch.exp(-r),
-        s2 * torch.exp(-q),
-        s3 * torch.exp(-rate * r) if s3 > 0 else None,
+        (a @ b.T).mul_(s0),
+        (r * r).div_(3).add_(r).add_(1).mul_(r.neg().exp_()).mul_(s1),
+        q.neg_().exp_().mul_(s2),
+        (-rate * r).exp_().mul_(s3) if s3 > 0 else None,
         r,
     )
 
 
 def radial_slope(scales: Scales, parts: Parts) -> Tensor:
     """-h'(r) / r of the parts h that depend on r, so that dk/dx = -slope B^T B (x - x')."""
-    slope: Tensor = scales.parts[1] * (1 + parts.r) / 3 * torch.exp(-parts.r)
+    slope = (1 + parts.r).mul_(parts.r.neg().exp_()).mul_(scales.parts[1] / 3)
     if parts.sharp is not None:
         slope += scales.sharp[1] * parts.sharp / parts.r.clamp(min=_LEAST_RADIUS)
     return slope
