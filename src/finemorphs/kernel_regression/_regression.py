@@ -32,7 +32,8 @@ __all__ = ["MOST_ANCHORS", "KernelRegression", "regress", "regress_many"]
 
 MOST_ANCHORS = 500
 _KNOWN = 0.3  # so small is V at the rows
-_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, 2**24  # rows, pairs of them
+# Rows, and pairs of them, at once; those of a processor stay in its cache.
+_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**20, "cuda": 2**24}
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class KernelRegression:
 
     def _chunks(self, x: Array) -> list[Tensor]:
         rows = torch.as_tensor(x).to(self.points)
-        return list(rows.split(_rows_at_once(len(self.points)))) if len(rows) else [rows]
+        return list(rows.split(_rows_at_once(self.points))) if len(rows) else [rows]
 
 
 def regress(
@@ -154,7 +155,7 @@ def _on_device(
 def _matrix(scales: Scales, rows: Tensor) -> Tensor:
     """K, some rows at a time, each pair once."""
     matrix = rows.new_empty(len(rows), len(rows))
-    size = _rows_at_once(len(rows))
+    size = _rows_at_once(rows)
     for i in range(0, len(rows), size):
         part = kernel_parts(scales, rows[i : i + size], rows[i:]).total()
         matrix[i : i + size, i:] = part
@@ -162,9 +163,10 @@ def _matrix(scales: Scales, rows: Tensor) -> Tensor:
     return matrix
 
 
-def _rows_at_once(n: int) -> int:
-    """So many that their pairs with n rows find a place beside each other."""
-    return max(1, min(_MOST_AT_ONCE, _PAIRS_AT_ONCE // max(n, 1)))
+def _rows_at_once(points: Tensor) -> int:
+    """So many that their pairs with the points find a place beside each other."""
+    pairs = _PAIRS_AT_ONCE[points.device.type]
+    return max(1, min(_MOST_AT_ONCE, pairs // max(len(points), 1)))
 
 
 def _anchors(kernel: Tensor, noise: float) -> Tensor:
