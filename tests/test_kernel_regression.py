@@ -15,6 +15,7 @@ from finemorphs.kernel_regression import (
     _iterations,
     _likelihood,
     _regression,
+    _scales,
     likely_scales,
     mix_features,
     regress,
@@ -50,7 +51,10 @@ def test_logarithms_are_undone():
     assert again.noise == pytest.approx(scales.noise)
 
 
-def test_gradient_of_the_likelihood_against_finite_differences():
+@pytest.mark.parametrize("pairs", [2**19, 300])
+def test_gradient_of_the_likelihood_against_finite_differences(pairs, monkeypatch):
+    """Also with few rows at once."""
+    monkeypatch.setitem(_scales._PAIRS_AT_ONCE, "cpu", pairs)
     x, y = data(40)
     sample = sample_of(x, y, weights=np.random.default_rng(2).uniform(0.5, 2, 40))
     scales, step = some_scales(), 1e-6

@@ -20,7 +20,14 @@ import torch
 from scipy.optimize import minimize
 
 from finemorphs._typing import Array, Tensor
-from finemorphs.kernel_regression._scales import JITTER, Scales, kernel_parts, radial_slope
+from finemorphs.kernel_regression._scales import (
+    JITTER,
+    Scales,
+    bands,
+    kernel_matrix,
+    kernel_parts,
+    radial_slope,
+)
 
 __all__ = ["Sample", "likely_scales", "mix_features"]
 
@@ -126,39 +133,43 @@ class _Slopes(NamedTuple):
 def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:
     """The objective without its pull, and its derivatives."""
     x, y, weights = sample
-    parts = kernel_parts(scales, x, x)
-    noise = (scales.noise + JITTER) / weights
-    covariance = parts.total()
-    covariance.diagonal().add_(noise)
+    covariance = kernel_matrix(scales, x)
+    covariance.diagonal().add_((scales.noise + JITTER) / weights)
     factor, failed = torch.linalg.cholesky_ex(covariance)
+    d = len(scales.smooth)
     if failed:
-        d = len(scales.smooth)
         return 1e25, _Slopes(*(np.zeros(shape) for shape in (3, (d, d), d, 1, 2)))
     alpha = torch.cholesky_solve(y, factor)
     n_responses = y.shape[1]
     value = 0.5 * (y * alpha).sum() + n_responses * factor.diagonal().log().sum()
-    weight = (0.5 * (n_responses * torch.cholesky_inverse(factor) - alpha @ alpha.T)).contiguous()
-    by_part = [_inner(weight, part) for part in (parts.linear, parts.smooth, parts.rough)]
-    by_noise = scales.noise * (weight.diagonal() / weights).sum()
-    by_sharp = [weight.new_zeros(())] * 2
-    if parts.sharp is not None:
-        rate = float(scales.sharp[1])
-        by_sharp = [_inner(weight, parts.sharp), -rate * _inner(weight, parts.sharp * parts.r)]
-    # dk / dB = -slope B (x - x') (x - x')^T, summed as a quadratic form
-    slope = weight * radial_slope(scales, parts)
-    form = 2 * x.T @ (slope.sum(1)[:, None] * x - slope @ x)
+    # Twice d value / d C: the pairs of a band stand for those below the diagonal too.
+    weight = torch.cholesky_inverse(factor).mT.mul_(n_responses).sub_(alpha @ alpha.T)
+    by_noise = 0.5 * scales.noise * (weight.diagonal() / weights).sum()
+    by_parts, by_sharp, by_rough = (x.new_zeros(size) for size in (3, 2, d))
+    form = x.new_zeros(d, d)
+    for band, rest in bands(x):
+        pull, a, b = weight[band, rest], x[band], x[rest]
+        pull[:, : len(a)] *= 0.5
+        parts = kernel_parts(scales, a, b)
+        for k, part in enumerate((parts.linear, parts.smooth, parts.rough)):
+            by_parts[k] += _inner(pull, part)
+        if parts.sharp is not None:
+            by_sharp[0] += _inner(pull, parts.sharp)
+            by_sharp[1] -= float(scales.sharp[1]) * _inner(pull, parts.sharp * parts.r)
+        # dk / dB = -slope B (x - x') (x - x')^T, summed as a quadratic form
+        slope = radial_slope(scales, parts).mul_(pull)
+        across = a.T @ slope @ b
+        form += (a.T * slope.sum(1)) @ a + (b.T * slope.sum(0)) @ b - across - across.T
+        # d rough / d log w_j = -w_j |x_j - x'_j| rough
+        steep = parts.rough.mul_(pull)
+        for j in range(d):
+            gaps = (a[:, j, None] - b[None, :, j]).abs_()
+            by_rough[j] -= float(scales.rough[j]) * _inner(steep, gaps)
     by_metric = -torch.as_tensor(scales.metric).to(x) @ form
-    # d rough / d log w_j = -w_j |x_j - x'_j| rough
-    steep, gaps = weight.mul_(parts.rough), torch.empty_like(parts.rough)
-    by_rough = [
-        -scale * _inner(steep, torch.sub(column[:, None], column, out=gaps).abs_())
-        for column, scale in zip(x.T, scales.rough, strict=True)
-    ]
-    by_parts, by_widths, by_both = (torch.stack(s) for s in (by_part, by_rough, by_sharp))
-    slopes = by_parts, by_metric, by_widths, by_noise[None], by_both
+    slopes = by_parts, by_metric, by_rough, by_noise[None], by_sharp
     return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the products of the entries."""
-    return a.ravel().dot(b.ravel())
+    return torch.tensordot(a, b, dims=2)

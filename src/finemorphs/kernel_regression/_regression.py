@@ -23,17 +23,17 @@ from finemorphs.kernel_regression._iterations import iterate
 from finemorphs.kernel_regression._scales import (
     JITTER,
     Scales,
+    kernel_matrix,
     kernel_parts,
     own_kernel,
     radial_slope,
+    rows_at_once,
 )
 
 __all__ = ["MOST_ANCHORS", "KernelRegression", "regress", "regress_many"]
 
 MOST_ANCHORS = 500
 _KNOWN = 0.3  # so small is V at the rows
-# Rows, and pairs of them, at once; those of a processor stay in its cache.
-_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**20, "cuda": 2**24}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class KernelRegression:
 
     def _chunks(self, x: Array) -> list[Tensor]:
         rows = torch.as_tensor(x).to(self.points)
-        return list(rows.split(_rows_at_once(self.points))) if len(rows) else [rows]
+        return list(rows.split(rows_at_once(self.points))) if len(rows) else [rows]
 
 
 def regress(
@@ -123,7 +123,7 @@ def regress(
 ) -> KernelRegression:
     """f for rows x (n, d), responses y (n, d_Y) and weights, by a Cholesky factor."""
     rows, responses, noise = _on_device(scales, x, y, weights, device)
-    covariance = _matrix(scales, rows)
+    covariance = kernel_matrix(scales, rows)
     anchors = _anchors(covariance, scales.noise + JITTER)
     covariance.diagonal().add_(noise)
     coefficients = torch.cholesky_solve(responses, torch.linalg.cholesky(covariance))
@@ -135,7 +135,7 @@ def regress_many(
 ) -> KernelRegression | None:
     """The same by iterations, for many rows; None where they do not get there."""
     rows, responses, noise = _on_device(scales, x, y, weights, device)
-    kernel = _matrix(scales, rows.float())
+    kernel = kernel_matrix(scales, rows.float())
     coefficients = iterate(scales, rows, kernel, noise, responses)
     if coefficients is None:
         return None
@@ -150,23 +150,6 @@ def _on_device(
         torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
     )
     return rows, responses, (scales.noise + JITTER) / w
-
-
-def _matrix(scales: Scales, rows: Tensor) -> Tensor:
-    """K, some rows at a time, each pair once."""
-    matrix = rows.new_empty(len(rows), len(rows))
-    size = _rows_at_once(rows)
-    for i in range(0, len(rows), size):
-        part = kernel_parts(scales, rows[i : i + size], rows[i:]).total()
-        matrix[i : i + size, i:] = part
-        matrix[i:, i : i + size] = part.T
-    return matrix
-
-
-def _rows_at_once(points: Tensor) -> int:
-    """So many that their pairs with the points find a place beside each other."""
-    pairs = _PAIRS_AT_ONCE[points.device.type]
-    return max(1, min(_MOST_AT_ONCE, pairs // max(len(points), 1)))
 
 
 def _anchors(kernel: Tensor, noise: float) -> Tensor:

@@ -11,6 +11,7 @@ rough one in the mixed features; else both are 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,10 +20,22 @@ import torch
 
 from finemorphs._typing import Array, Tensor
 
-__all__ = ["JITTER", "Parts", "Scales", "kernel_parts", "own_kernel", "radial_slope"]
+__all__ = [
+    "JITTER",
+    "Parts",
+    "Scales",
+    "bands",
+    "kernel_matrix",
+    "kernel_parts",
+    "own_kernel",
+    "radial_slope",
+    "rows_at_once",
+]
 
 JITTER = 1e-7  # of the noise
 _LEAST_RADIUS = 1e-6  # in the slope of the sharp part, which has a kink at 0
+# Rows, and pairs of them, at once; those of a processor stay in its cache.
+_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**19, "cuda": 2**24}
 
 
 @dataclass(frozen=True)
@@ -125,3 +138,26 @@ def radial_slope(scales: Scales, parts: Parts) -> Tensor:
     if parts.sharp is not None:
         slope += scales.sharp[1] * parts.sharp / parts.r.clamp(min=_LEAST_RADIUS)
     return slope
+
+
+def kernel_matrix(scales: Scales, rows: Tensor) -> Tensor:
+    """K."""
+    matrix = rows.new_empty(len(rows), len(rows))
+    for band, rest in bands(rows):
+        part = kernel_parts(scales, rows[band], rows[rest]).total()
+        matrix[band, rest] = part
+        matrix[rest, band] = part.T
+    return matrix
+
+
+def bands(rows: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Some of the rows at a time, and these with all behind them: of other pairs each once."""
+    size = rows_at_once(rows)
+    for i in range(0, len(rows), size):
+        yield slice(i, i + size), slice(i, None)
+
+
+def rows_at_once(points: Tensor) -> int:
+    """So many that their pairs with the points find a place beside each other."""
+    pairs = _PAIRS_AT_ONCE[points.device.type]
+    return max(1, min(_MOST_AT_ONCE, pairs // max(len(points), 1)))
