@@ -433,6 +433,18 @@ def test_flows_of_many_rows_have_fewer_control_points(device, rows, given, subse
     assert _flows._options(task, {"sequence": "ADA"}).get("subset_size") == subset
 
 
+@pytest.mark.parametrize(
+    ("rows", "given", "steps"), [(3000, {}, 5), (3001, {}, 3), (3001, {"n_steps": 7}, None)]
+)
+def test_flows_of_many_rows_have_fewer_time_steps(rows, given, steps):
+    """Those that the user has given are left alone."""
+    estimator = FineMorphsRegressor(preset="best", **given)
+    task = SimpleNamespace(
+        estimator=estimator, X=np.empty((rows, 1)), device=SimpleNamespace(type="cpu")
+    )
+    assert _flows._options(task, _flows.KINDS[0]).get("n_steps") == steps
+
+
 def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
     """The same rows for every kind, and the rows held out are those of the fold."""
     searched = []

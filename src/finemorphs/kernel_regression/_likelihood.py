@@ -172,4 +172,5 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the products of the entries."""
-    return torch.tensordot(a, b, dims=2)
+    total: Tensor = torch.tensordot(a, b, dims=2)
+    return total

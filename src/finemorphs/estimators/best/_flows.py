@@ -33,7 +33,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"sequence": "AD^4A", "kernel_width": "decreasing", "n_steps": 5},
     {"sequence": "ADA", "ridge": 4.0, "n_steps": 5},
 )
-_COARSE = (3000, 3)  # beyond so many rows the first kind has so many steps
+_MANY_ROWS, _OF_MANY_ROWS = 3000, {"AD^4A": {"n_steps": 3}}  # half the time, the same error
 _PATH = (1.4, 1.0, 0.7, 0.5)
 _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels',
 _FAR = 20.0  # and to the kernels' at a level of a path: the levels behind are hopeless
@@ -168,8 +168,8 @@ def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsReg
 
 def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:
     """What a flow is where the user has not said otherwise."""
-    if kind is KINDS[0] and len(task.X) > _COARSE[0]:
-        kind = kind | {"n_steps": _COARSE[1]}
+    if len(task.X) > _MANY_ROWS:
+        kind = kind | _OF_MANY_ROWS.get(kind["sequence"], {})
     options = {k: v for k, v in kind.items() if task.estimator._is_default(k)}
     device = task.device.type
     if len(task.X) > _FULL_FLOW_ROWS[device] and task.estimator.subset_size is None:
