@@ -6,7 +6,7 @@ the same time, and are as many as each call says.
 
 PyTorch's OpenMP threads wait by spinning: on a machine of few cores each of its small vector
 operations would keep a core from the next pass. :func:`one_torch_thread` gives PyTorch one
-thread and the passes all.
+thread and the passes all; :func:`for_each` lets several threads call PyTorch so.
 """
 
 from __future__ import annotations
