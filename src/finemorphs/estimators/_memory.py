@@ -12,7 +12,8 @@ rows at once, n parameters, m pairs of L-BFGS and the widest module d dimensions
     neighbours     8 * 3 min( N k d_X, 2^24 ),   k = 2 d_X + 1, for the noise level
     workspace      32 MB
 
-The counts were measured; a fit takes between half of the sum and all of it.
+The counts were measured; a fit takes about half of the sum to all of it, the metric all where
+single precision fails and a step is factorised again in double.
 """
 
 from __future__ import annotations

@@ -131,7 +131,10 @@ class _Slopes(NamedTuple):
 
 
 def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:
-    """The objective without its pull, and its derivatives."""
+    """The objective without its pull, and its derivatives.
+
+    The parts of the kernel are computed again for these: that is faster than to store them.
+    """
     x, y, weights = sample
     covariance = kernel_matrix(scales, x)
     covariance.diagonal().add_((scales.noise + JITTER) / weights)
