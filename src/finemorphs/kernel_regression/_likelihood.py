@@ -2,12 +2,15 @@
 
 The logarithms p of s, v, w and tau minimise
 
-    1/2 tr(y^T C^-1 y) + d_Y/2 log det C + 0.005 |p - p_0|^2,      C = K + tau W^-1,
+    1/2 tr(y^T C^-1 y) + d_Y/2 log det C + R(p - p_0),      C = K + tau W^-1,
+    R(u) = sum log(1 + u_j^2) over those of v and w  +  0.005 |u|^2 over the others
 
-on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice.
+on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice. The
+first sum is a Cauchy distribution of the widths: with few rows they stay near each other, but for
+those that the rows speak of.
 E, which mixes the features, is searched with the sharp part from the scales without them, which
-are then p_0, with v fixed there and 2 d |E|^2 added; they are kept if that lowers the objective by
-one or more for each of their d^2 + 2 numbers.
+are then p_0, with v fixed there and R(u) = 0.005 |u|^2 + 2 d |E|^2; they are kept if that lowers
+the objective by one or more for each of their d^2 + 2 numbers.
 """
 
 from __future__ import annotations
@@ -55,18 +58,20 @@ class Sample(NamedTuple):
 
 def likely_scales(sample: Sample) -> Scales:
     """The scales of largest likelihood, features not mixed; the cost grows with n^3."""
-    start = Scales.start(sample.x.shape[1]).logarithms
+    d = sample.x.shape[1]
+    start, widths = Scales.start(d).logarithms, slice(3, 3 + 2 * d)
+    strengths = np.full(len(start), _PULL)
+    strengths[widths] = 0.0
 
     def objective(p: Array) -> tuple[float, Array]:
         scales = Scales.of_logarithms(p)
         value, slopes = _negative_likelihood(scales, sample)
         by_smooth = (scales.metric * slopes.metric).sum(0)
-        return _pulled(
-            value,
-            np.concatenate([slopes.parts, by_smooth, slopes.rough, slopes.noise]),
-            p - start,
-            np.full(len(p), _PULL),
-        )
+        gradient = np.concatenate([slopes.parts, by_smooth, slopes.rough, slopes.noise])
+        way = p - start
+        spread = 1 + way[widths] ** 2
+        gradient[widths] += 2 * way[widths] / spread
+        return _pulled(value + float(np.log(spread).sum()), gradient, way, strengths)
 
     return Scales.of_logarithms(_search(objective, start)[0])
 

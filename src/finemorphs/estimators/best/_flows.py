@@ -38,9 +38,11 @@ _PATH = (1.4, 1.0, 0.7, 0.5)
 _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels',
 _FAR = 20.0  # and to the kernels' at a level of a path: the levels behind are hopeless
 _ENOUGH = 200  # rows held out, to say that a flow has no weight
-# Up to so many rows all are control points; beyond, a subset of them.
+# Up to so many rows all are control points; beyond, a subset of them. With more columns than
+# _COLUMNS both are fewer by their root, so that n^2 d, the cost of all pairs, is bounded.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
 _SUBSET = {"cpu": 1000, "cuda": 5000}
+_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:
     if len(task.X) > _MANY_ROWS:
         kind = kind | _OF_MANY_ROWS.get(kind["sequence"], {})
     options = {k: v for k, v in kind.items() if task.estimator._is_default(k)}
-    device = task.device.type
-    if len(task.X) > _FULL_FLOW_ROWS[device] and task.estimator.subset_size is None:
-        options["subset_size"] = _SUBSET[device]
+    device, share = task.device.type, min(1.0, (_COLUMNS / task.X.shape[1]) ** 0.5)
+    if len(task.X) > share * _FULL_FLOW_ROWS[device] and task.estimator.subset_size is None:
+        options["subset_size"] = int(share * _SUBSET[device])
     return options
