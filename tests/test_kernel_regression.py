@@ -43,12 +43,12 @@ def sample_of(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -
     return Sample.of_arrays(x, y, np.ones(len(x)) if weights is None else weights, CPU)
 
 
-def test_logarithms_are_undone():
-    scales = some_scales()
-    again = Scales.of_logarithms(scales.logarithms)
-    np.testing.assert_allclose(again.smooth, scales.smooth)
-    np.testing.assert_allclose(again.rough, scales.rough)
-    assert again.noise == pytest.approx(scales.noise)
+def test_scales_are_the_exponentials_of_their_logarithms():
+    scales = Scales.of_logarithms(np.log([1, 2, 3, 4, 5, 6, 7, 8.0]))
+    np.testing.assert_allclose(scales.parts, [1, 2, 3])
+    np.testing.assert_allclose(scales.smooth, [4, 5])
+    np.testing.assert_allclose(scales.rough, [6, 7])
+    assert scales.noise == pytest.approx(8)
 
 
 @pytest.mark.parametrize("pairs", [2**19, 300])
@@ -64,14 +64,14 @@ def test_gradient_of_the_likelihood_against_finite_differences(pairs, monkeypatc
         up, down = (_negative_likelihood(change(s * step), sample)[0] for s in (1, -1))
         return pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-5)
 
+    def by_logarithm(k):
+        e = np.eye(len(scales.logarithms))[k]
+        return numeric(lambda t: replace(scales, logarithms=scales.logarithms + t * e))
+
     for k in range(3):
+        assert slopes.parts[k] == by_logarithm(k)
+        assert slopes.rough[k] == by_logarithm(6 + k)
         e = np.eye(3)[k]
-        assert slopes.parts[k] == numeric(
-            lambda t, e=e: replace(scales, parts=scales.parts * np.exp(t * e))
-        )
-        assert slopes.rough[k] == numeric(
-            lambda t, e=e: replace(scales, rough=scales.rough * np.exp(t * e))
-        )
         for j in range(3):
             entry = np.outer(e, np.eye(3)[j]) / scales.smooth[j]
             assert slopes.metric[k, j] == numeric(
@@ -81,7 +81,7 @@ def test_gradient_of_the_likelihood_against_finite_differences(pairs, monkeypatc
         assert slopes.sharp[k] == numeric(
             lambda t, e=e: replace(scales, sharp=scales.sharp * np.exp(t * e))
         )
-    assert slopes.noise[0] == numeric(lambda t: replace(scales, noise=scales.noise * np.exp(t)))
+    assert slopes.noise[0] == by_logarithm(-1)
 
 
 @pytest.mark.parametrize("search", ["likely", "mix"])
@@ -122,7 +122,7 @@ def test_value_is_the_likelihood_of_a_normal_vector():
 def test_scales_without_a_likelihood_are_left():
     """A covariance that has no Cholesky factor: a value so large that a search turns back."""
     x, y = data(20)
-    scales = replace(some_scales(), parts=np.array([np.nan, 1.0, 1.0]))
+    scales = Scales.of_logarithms(np.r_[np.nan, some_scales().logarithms[1:]])
     value, slopes = _negative_likelihood(scales, sample_of(x, y))
     assert value == 1e25
     assert not any(slope.any() for slope in slopes)

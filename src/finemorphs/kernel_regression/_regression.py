@@ -127,7 +127,7 @@ def regress(
     anchors = _anchors(covariance, scales.noise + JITTER)
     covariance.diagonal().add_(noise)
     coefficients = torch.cholesky_solve(responses, torch.linalg.cholesky(covariance))
-    return KernelRegression(scales, rows, coefficients, anchors)
+    return KernelRegression(scales, rows, _row_by_row(coefficients), anchors)
 
 
 def regress_many(
@@ -147,9 +147,14 @@ def _on_device(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, responses and the noise of each row, in double precision."""
     rows, responses, w = (
-        torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
+        _row_by_row(torch.as_tensor(a, dtype=torch.float64, device=device)) for a in (x, y, weights)
     )
     return rows, responses, (scales.noise + JITTER) / w
+
+
+def _row_by_row(tensor: Tensor) -> Tensor:
+    """In the layout that a file gives back, for products round by it; strides of one row too."""
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _anchors(kernel: Tensor, noise: float) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -42,50 +43,55 @@ _MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**19, "cuda": 2**24}
 class Scales:
     """The scales of the kernel.
 
-    ``parts`` are s_0, s_1, s_2; ``smooth`` and ``rough`` the weights v and w of the features;
-    ``noise`` is tau; ``mixing`` is E, (d, d); ``sharp`` are s_3 and g.
+    ``logarithms`` are those of s_0, s_1, s_2, the weights v and w of the features and tau, the
+    vector p; ``mixing`` is E, (d, d); ``sharp`` are s_3 and g.
     """
 
-    parts: Array
-    smooth: Array
-    rough: Array
-    noise: float
+    logarithms: Array
     mixing: Array
     sharp: Array
 
     @classmethod
     def start(cls, d: int) -> Scales:
         """Where the search begins: standardised features that matter alike."""
-        return cls(
-            np.array([0.1, 0.5, 0.5]),
-            np.full(d, d**-0.5),
-            np.full(d, 0.3 * d**-0.5),
-            np.exp(-3.0),
-            np.zeros((d, d)),
-            np.zeros(2),
-        )
+        smooth, rough = np.full(d, d**-0.5), np.full(d, 0.3 * d**-0.5)
+        return cls.of_logarithms(np.log([0.1, 0.5, 0.5, *smooth, *rough, np.exp(-3.0)]))
 
     @classmethod
     def of_logarithms(
         cls, p: Array, mixing: Array | None = None, sharp: Array | None = None
     ) -> Scales:
         """From the vector p, which holds neither mixing nor the sharp part."""
-        values = np.exp(p)
         d = (len(p) - 4) // 2
         return cls(
-            values[:3],
-            values[3 : 3 + d],
-            values[3 + d : -1],
-            float(values[-1]),
+            np.array(p),
             np.zeros((d, d)) if mixing is None else mixing,
             np.zeros(2) if sharp is None else sharp,
         )
 
+    @cached_property
+    def _values(self) -> Array:
+        return np.asarray(np.exp(self.logarithms))
+
     @property
-    def logarithms(self) -> Array:
-        """The vector p."""
-        values = np.concatenate([self.parts, self.smooth, self.rough, [self.noise]])
-        return np.asarray(np.log(values))
+    def parts(self) -> Array:
+        """s_0, s_1 and s_2."""
+        return self._values[:3]
+
+    @property
+    def smooth(self) -> Array:
+        """v, (d,)."""
+        return self._values[3 : 3 + len(self.mixing)]
+
+    @property
+    def rough(self) -> Array:
+        """w, (d,)."""
+        return self._values[3 + len(self.mixing) : -1]
+
+    @property
+    def noise(self) -> float:
+        """tau."""
+        return float(self._values[-1])
 
     @property
     def metric(self) -> Array:
