@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from finemorphs.datasets import UCI_NAMES, _download, _sources, load_uci, uci
 from finemorphs.datasets._sources import SOURCES, Source, find_source, known_hashes
-from finemorphs.exceptions import DatasetError
+from finemorphs.exceptions import DatasetError, MissingDatasetError
 
 N = 20
 
@@ -118,6 +118,10 @@ def replace_line(file: str, line: int, text: str) -> Callable[[Path], None]:
         (replace_line("index_features.txt", 2, "3"), r"features\.txt, line 2: .* 3 columns"),
         (replace_line("index_features.txt", 2, "0"), r"features\.txt, line 2: .* second time"),
         (replace_line("index_target.txt", 1, "1\n2"), r"index_target\.txt names 2 columns"),
+        (
+            replace_line("index_target.txt", 1, "\n2"),
+            r"target\.txt, line 2: column 2 is in index",
+        ),
         (lambda f: (f / "index_test_1.txt").unlink(), r"index_test_1\.txt is missing"),
         (lambda f: (f / "index_train_0.txt").unlink(), r"index_train_0\.txt is missing"),
         (lambda f: (f / "index_features.txt").unlink(), r"index_features\.txt is missing"),
@@ -131,6 +135,28 @@ def test_damage_is_named_with_file_and_line(
     damage(folder)
     with pytest.raises(DatasetError, match=message):
         load(folder)
+
+
+@pytest.mark.parametrize("file", ["index_features.txt", "index_test_1.txt"])
+def test_damage_is_told_with_the_address_of_the_file(folder: Path, file: str) -> None:
+    address = rf"get the file again from https://raw\.github.*/UCI_Datasets/concrete/data/{file}"
+    (folder / file).write_text("x")
+    with pytest.raises(DatasetError, match=address):
+        load(folder)
+    (folder / file).unlink()
+    with pytest.raises(DatasetError, match=rf"{file} is missing; {address}"):
+        load(folder)
+
+
+def test_files_of_gap_splits_have_addresses_of_their_own() -> None:
+    wine = SOURCES["wine"]
+    assert "/UCI_for_sharing/gap/wine/" in wine.address("index_train_0.txt", gap=True)
+    for file, gap in (("index_train_0.txt", False), ("index_target.txt", True), ("data.txt", True)):
+        assert "/UCI_Datasets/wine-quality-red/" in wine.address(file, gap)
+
+
+def test_a_dataset_is_shown_in_a_line(folder: Path) -> None:
+    assert repr(load(folder)) == "<UCIDataset concrete: 20 rows, 2 features, 3 splits>"
 
 
 def test_a_row_may_not_be_in_both_parts(folder: Path) -> None:
@@ -218,7 +244,7 @@ def test_a_dataset_is_downloaded_and_checked(
     assert data.n_splits == 3
 
     monkeypatch.setattr(_download, "known_hashes", lambda: {"toy/data.txt": "0" * 64})
-    with pytest.raises(DatasetError, match=r"data\.txt, a file of .*hash"):
+    with pytest.raises(DatasetError, match=r"data\.txt, the table of .*hash"):
         load_uci("toy", data_dir=tmp_path / "other")
     assert not (tmp_path / "other" / "toy" / "data" / "data.txt").exists()
 
@@ -233,10 +259,48 @@ def test_a_download_that_was_cut_short_is_taken_up(
     text = last.read_text()
     last.unlink()
     monkeypatch.setitem(SOURCES, "toy", Source("toy", ("toy",), N, 3, 3, standard=f"{address}/toy"))
-    with pytest.raises(DatasetError, match=r"index_test_2\.txt, .*get it from http"):
+    with pytest.raises(DatasetError, match=r"index_test_2\.txt could .*get data\.txt from http"):
         load_uci("toy", data_dir=tmp_path)
     last.write_text(text)
     assert load_uci("toy", data_dir=tmp_path).n_splits == 3
+
+
+def test_a_download_that_fails_names_the_table_and_leaves_no_folder(
+    server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pooch")
+    _, address = server
+    monkeypatch.setitem(SOURCES, "toy", Source("toy", ("toy",), N, 3, 3, standard=f"{address}/toy"))
+    with pytest.raises(MissingDatasetError, match=r"index_train_0\.txt could not"):
+        load_uci("toy", data_dir=tmp_path / "mistyped" / "folder")
+    assert not (tmp_path / "mistyped").exists()
+
+    folder = tmp_path / "cache" / "toy" / "data"
+    write_folder(folder, n_splits=2)  # fewer splits than the source has are fine
+    (folder / "data.txt").unlink()
+    with pytest.raises(MissingDatasetError) as caught:
+        load_uci("toy", data_dir=tmp_path / "cache")
+    assert str(caught.value).startswith(
+        f"{folder / 'data.txt'}, the table of the dataset 'toy', is"
+    )
+    assert f"get data.txt from {address}/toy/data/data.txt" in str(caught.value)
+    assert len(list(folder.iterdir())) == 2 + 2 * 2
+
+
+def test_an_archive_without_the_file_is_not_kept(
+    server: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pooch")
+    root, address = server
+    with zipfile.ZipFile(root / "toy.zip", "w") as archive:
+        archive.writestr("other.dat", "1")
+    source = Source("toy", ("toy",), 10, 3, 2, archive=f"{address}/toy.zip", file="toy.dat")
+    monkeypatch.setitem(SOURCES, "toy", source)
+    with pytest.raises(
+        MissingDatasetError, match=r"not hold toy\.dat.*get toy\.dat from http.*toy\.zip"
+    ):
+        load_uci("toy", data_dir=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_an_archive_is_unpacked(

@@ -13,6 +13,7 @@ __all__ = [
     "EngineError",
     "FineMorphsError",
     "MemoryLimitError",
+    "MissingDatasetError",
     "ModelFileError",
     "NotInvertibleError",
     "SequenceError",
@@ -58,6 +59,10 @@ class CheckpointError(FineMorphsError, ValueError):
 
 class DatasetError(FineMorphsError, ValueError):
     """A dataset is unknown, not at hand, or damaged; the message names the file and the line."""
+
+
+class MissingDatasetError(DatasetError):
+    """The files of a dataset are not at hand and could not be loaded."""
 
 
 class TableError(FineMorphsError, ValueError):

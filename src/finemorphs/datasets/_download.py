@@ -6,30 +6,41 @@ from pathlib import Path
 from typing import Any
 
 from finemorphs.datasets._sources import Source, known_hashes
-from finemorphs.exceptions import DatasetError
+from finemorphs.exceptions import MissingDatasetError
 
 __all__ = ["download"]
 
 
 def download(source: Source, gap: bool, folder: Path) -> None:
-    """Fetch what is missing of a dataset into its folder; the table comes last."""
+    """Fetch what is missing of a dataset into its folder; the table comes last.
+
+    Of a download that fails the whole files are kept for the next try, but no empty folder.
+    """
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        _fetch_missing(source, gap, folder)
+    finally:
+        for path in new_folders:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
+
+def _fetch_missing(source: Source, gap: bool, folder: Path) -> None:
     addresses = source.addresses(gap)
     hashes = known_hashes()
-    missing = [file for file in addresses if not (folder / file).is_file()]
+    *_, table = addresses
     try:
         pooch = _import_pooch()
     except ImportError as error:
-        raise _not_at_hand(
-            source, folder / missing[-1], addresses[missing[-1]], str(error)
-        ) from error
-    for file in missing:
+        raise _not_at_hand(source, folder / table, table, error) from error
+    for file in (file for file in addresses if not (folder / file).is_file()):
         kind = f"{source.name}{'_gap' if gap else ''}"
         # Features, target and table are the same for both kinds of splits.
         digest = hashes.get(f"{kind}/{file}") or hashes.get(f"{source.name}/{file}")
         try:
             _fetch(pooch, addresses[file], digest, folder, file)
         except Exception as error:
-            raise _not_at_hand(source, folder / file, addresses[file], str(error)) from error
+            raise _not_at_hand(source, folder / table, file, error) from error
 
 
 def _import_pooch() -> Any:
@@ -47,16 +58,23 @@ def _fetch(pooch: Any, address: str, digest: str | None, folder: Path, file: str
         return
     unzip = pooch.Unzip(members=[file], extract_dir=".")
     archive = address.rpartition("/")[2]
-    pooch.retrieve(address, None, fname=archive, path=folder, processor=unzip)
-    (folder / archive).unlink(missing_ok=True)
+    try:
+        pooch.retrieve(address, None, fname=archive, path=folder, processor=unzip)
+    finally:
+        (folder / archive).unlink(missing_ok=True)
+    if not (folder / file).is_file():
+        raise ValueError(f"{archive} does not hold {file}")
     if digest and pooch.file_hash(str(folder / file)) != digest:
         (folder / file).unlink()
         raise ValueError(f"SHA-256 of {file} is not the expected {digest}")
 
 
-def _not_at_hand(source: Source, path: Path, address: str, why: str) -> DatasetError:
-    return DatasetError(
-        f"{path}, a file of the dataset {source.name!r}, is missing and could not be loaded "
-        f"({why}); get it from {address}, or name the folder that holds "
-        f"{source.folders[0]!r} with data_dir or the environment variable FINEMORPHS_DATA."
+def _not_at_hand(source: Source, table: Path, file: str, why: Exception) -> MissingDatasetError:
+    """The error for a table that is missing, where a file of the dataset cannot be loaded."""
+    what = "" if file == table.name else f"{file} "
+    return MissingDatasetError(
+        f"{table}, the table of the dataset {source.name!r}, is missing and {what}could not be "
+        f"loaded ({why}); get {table.name} from {source.address(table.name, gap=False)}, or name "
+        f"the folder that holds {source.folders[0]!r} with data_dir or the environment variable "
+        "FINEMORPHS_DATA."
     )

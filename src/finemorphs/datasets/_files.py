@@ -9,17 +9,22 @@ from pathlib import Path
 import numpy as np
 
 from finemorphs._typing import Array
-from finemorphs.exceptions import DatasetError
 
-__all__ = ["read_columns", "read_splits", "read_table"]
+__all__ = ["DamagedFileError", "read_columns", "read_splits", "read_table"]
 
-_AGAIN = "get the file again from its source"
+
+class DamagedFileError(Exception):
+    """A file is missing or not what it should be; the loader adds where to get it."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
 
 
 def read_table(path: Path, delimiter: str | None = None) -> Array:
     """The numbers of a text file, one row a line; blank lines and spaces at the end are fine."""
     if not path.is_file():
-        raise DatasetError(f"{path} is missing; {_AGAIN}, or remove its folder to load it anew.")
+        raise DamagedFileError(path, f"{path} is missing")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an empty file gets an error below
@@ -27,16 +32,25 @@ def read_table(path: Path, delimiter: str | None = None) -> Array:
     except ValueError as error:
         raise _explain(path, delimiter) from error
     if not table.size:
-        raise DatasetError(f"{path} holds no numbers; {_AGAIN}.")
+        raise DamagedFileError(path, f"{path} holds no numbers")
     bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if len(bad):
         raise _at_row(path, bad[0], "a value is not finite")
     return table
 
 
-def read_columns(path: Path, n_columns: int) -> Array:
-    """Numbers of columns, as ``index_features.txt`` and ``index_target.txt`` hold them."""
-    return _read_indices(path, n_columns, "columns")
+def read_columns(folder: Path, n_columns: int) -> tuple[Array, int]:
+    """Columns of the predictors and of the response: index_features.txt, index_target.txt."""
+    paths = [folder / f"index_{part}.txt" for part in ("features", "target")]
+    features, targets = (_read_indices(path, n_columns, "columns") for path in paths)
+    if len(targets) > 1:
+        raise DamagedFileError(
+            paths[1], f"{paths[1]} names {len(targets)} columns, not the one of the response"
+        )
+    if targets[0] in features:
+        text = f"column {targets[0]} is in {paths[0].name} as well as here"
+        raise _at_row(paths[1], 0, text)
+    return features, int(targets[0])
 
 
 def read_splits(folder: Path, n_rows: int) -> tuple[tuple[Array, Array], ...]:
@@ -48,9 +62,8 @@ def read_splits(folder: Path, n_rows: int) -> tuple[tuple[Array, Array], ...]:
         if path.stem.rpartition("_")[2].isdecimal()
     }
     if not numbers:
-        raise DatasetError(
-            f"{folder / 'index_train_0.txt'} is missing, and there is no other split; {_AGAIN}."
-        )
+        path = folder / "index_train_0.txt"
+        raise DamagedFileError(path, f"{path} is missing, and there is no other split")
     return tuple(_read_split(folder, k, n_rows) for k in range(max(numbers) + 1))
 
 
@@ -81,12 +94,16 @@ def _read_indices(path: Path, size: int, what: str) -> Array:
     return indices
 
 
-def _at_row(path: Path, row: int, problem: str) -> DatasetError:
+def _at_row(path: Path, row: int, problem: str) -> DamagedFileError:
     number = [number for number, _ in _lines(path)][row]
-    return DatasetError(f"{path}, line {number}: {problem}; {_AGAIN}.")
+    return _at_line(path, number, problem)
 
 
-def _explain(path: Path, delimiter: str | None) -> DatasetError:
+def _at_line(path: Path, number: int, problem: str) -> DamagedFileError:
+    return DamagedFileError(path, f"{path}, line {number}: {problem}")
+
+
+def _explain(path: Path, delimiter: str | None) -> DamagedFileError:
     """The first line that cannot be part of a table, for the message."""
     width = None
     for number, line in _lines(path):
@@ -95,13 +112,12 @@ def _explain(path: Path, delimiter: str | None) -> DatasetError:
             try:
                 float(value)
             except ValueError:
-                text = f"{value.strip()[:40]!r} is not a number"
-                return DatasetError(f"{path}, line {number}: {text}; {_AGAIN}.")
+                return _at_line(path, number, f"{value.strip()[:40]!r} is not a number")
         if width is not None and len(values) != width:
             text = f"{len(values)} values, but {width} in the lines before"
-            return DatasetError(f"{path}, line {number}: {text}; {_AGAIN}.")
+            return _at_line(path, number, text)
         width = len(values)
-    return DatasetError(f"{path} cannot be read as a table of numbers; {_AGAIN}.")
+    return DamagedFileError(path, f"{path} cannot be read as a table of numbers")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -54,12 +54,17 @@ class Source:
         """File name -> address, the table last: where it is, the folder is complete."""
         if self.archive:
             return {self.file: self.archive}
-        n, splits = (self.n_gap_splits, self.gap) if gap else (self.n_splits, self.standard)
+        n = self.n_gap_splits if gap else self.n_splits
         indices = [f"index_{part}_{k}.txt" for k in range(n) for part in ("train", "test")]
-        rest = ("index_features.txt", "index_target.txt", "data.txt")
-        return {f: f"{splits}/data/{f}" for f in indices} | {
-            f: f"{self.standard}/data/{f}" for f in rest
-        }
+        files = (*indices, "index_features.txt", "index_target.txt", "data.txt")
+        return {file: self.address(file, gap) for file in files}
+
+    def address(self, file: str, gap: bool) -> str:
+        """Where a file comes from; only the rows of splits differ for gap splits."""
+        if self.archive:
+            return self.archive
+        is_split = file.startswith(("index_train_", "index_test_"))
+        return f"{self.gap if gap and is_split else self.standard}/data/{file}"
 
 
 def _repository(

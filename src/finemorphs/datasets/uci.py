@@ -23,9 +23,14 @@ from sklearn.model_selection import train_test_split
 
 from finemorphs._typing import Array
 from finemorphs.datasets._download import download as fetch
-from finemorphs.datasets._files import read_columns, read_splits, read_table
+from finemorphs.datasets._files import (
+    DamagedFileError,
+    read_columns,
+    read_splits,
+    read_table,
+)
 from finemorphs.datasets._sources import SOURCES, Source, find_source
-from finemorphs.exceptions import DatasetError
+from finemorphs.exceptions import DatasetError, MissingDatasetError
 
 __all__ = ["UCI_NAMES", "UCIDataset", "load_uci"]
 
@@ -34,7 +39,7 @@ UCI_NAMES = tuple(SOURCES)
 _YEAR_TRAIN = 463_715  # the last 51,630 rows are the test set, so that no artist is in both
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class UCIDataset:
     """A table and its splits into training and test rows.
 
@@ -59,6 +64,11 @@ class UCIDataset:
     features: Array
     target: int
     splits: tuple[tuple[Array, Array], ...]
+
+    def __repr__(self) -> str:
+        rows, columns = self.X.shape
+        kind = "gap splits" if self.gap else "splits"
+        return f"<UCIDataset {self.name}: {rows} rows, {columns} features, {self.n_splits} {kind}>"
 
     @property
     def n_splits(self) -> int:
@@ -105,8 +115,10 @@ def load_uci(
 
     Raises
     ------
+    MissingDatasetError
+        If a file is missing and cannot be had.
     DatasetError
-        If the name is unknown, a file is missing and cannot be had, or a file is damaged.
+        If the name is unknown, or a file is damaged; the error above is one of these.
 
     Examples
     --------
@@ -116,17 +128,23 @@ def load_uci(
     """
     source = find_source(name)
     if gap and not source.n_gap_splits:
-        raise DatasetError(f"{source.name!r} has no gap splits; use gap=False.")
+        raise DatasetError(f"{source.name!r} has no gap splits; take the standard ones.")
     root = Path(data_dir or os.environ.get("FINEMORPHS_DATA") or _cache_folder())
     path = _find_table(source, gap, root)
     if not path.is_file():
         if not download:
-            raise DatasetError(
+            raise MissingDatasetError(
                 f"{path} is missing, and download is False; allow it, or name a folder that "
                 "holds the file with data_dir or FINEMORPHS_DATA."
             )
         fetch(source, gap, path.parent)
-    return _read_archive(source, path) if source.archive else _read_folder(source, gap, path.parent)
+    try:
+        if source.archive:
+            return _read_archive(source, path)
+        return _read_folder(source, gap, path.parent)
+    except DamagedFileError as damage:
+        address = source.address(damage.path.name, gap)
+        raise DatasetError(f"{damage}; get the file again from {address}.") from damage
 
 
 def _cache_folder() -> Path:
@@ -144,25 +162,20 @@ def _find_table(source: Source, gap: bool, root: Path) -> Path:
 def _read_folder(source: Source, gap: bool, folder: Path) -> UCIDataset:
     table = read_table(folder / "data.txt")
     n_rows, n_columns = table.shape
-    features = read_columns(folder / "index_features.txt", n_columns)
-    (target, *more) = read_columns(folder / "index_target.txt", n_columns)
-    if more:
-        raise DatasetError(
-            f"{folder / 'index_target.txt'} names {1 + len(more)} columns; keep the one of the "
-            "response."
-        )
+    features, target = read_columns(folder, n_columns)
     splits = read_splits(folder, n_rows)
     return UCIDataset(
-        source.name, gap, table[:, features], table[:, target], features, int(target), splits
+        source.name, gap, table[:, features], table[:, target], features, target, splits
     )
 
 
 def _read_archive(source: Source, path: Path) -> UCIDataset:
     table = read_table(path, "," if source.name == "year" else None)
     if table.shape != (source.n_rows, source.n_columns):
-        raise DatasetError(
+        raise DamagedFileError(
+            path,
             f"{path} has {table.shape[0]} rows of {table.shape[1]}, not {source.n_rows} of "
-            f"{source.n_columns}; get it again from {source.archive}."
+            f"{source.n_columns}",
         )
     target = 0 if source.name == "year" else source.n_columns - 1
     features = np.setdiff1d(np.arange(source.n_columns), [target])
