@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +32,12 @@ from finemorphs.benchmarks import (
 from finemorphs.benchmarks import __main__ as command
 from finemorphs.benchmarks.cells import Cell, read_result, read_results, write_result
 from finemorphs.benchmarks.dnn import DNNRegressor, Network
-from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS
+from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS, check_options
 from finemorphs.benchmarks.paper import find_score, load_paper, rank
 from finemorphs.benchmarks.peers import PEERS, TunedRegressor
 from finemorphs.benchmarks.progress import expected_seconds
 from finemorphs.benchmarks.tables import report, standard_error
-from finemorphs.datasets import UCI_NAMES
+from finemorphs.datasets import UCI_NAMES, _download
 
 N_ROWS, N_TEST = 40, 8
 
@@ -134,6 +137,68 @@ def test_results_of_other_options_are_not_mixed(settings: Settings) -> None:
     other = Settings(settings.out, settings.data_dir)
     with pytest.raises(ValueError, match=r"made with the options .*give another folder"):
         run(cells, other, console=quiet())
+
+
+def test_results_of_another_seed_are_not_mixed(settings: Settings) -> None:
+    cells = grid(settings, ("A",))
+    run(cells, settings, console=quiet())
+    other = replace(settings, seed=5)
+    with pytest.raises(
+        ValueError, match=r"split 0 in .* made with the seed 0, not 5; give another"
+    ):
+        run(cells, other, console=quiet())
+
+
+def test_options_that_json_writes_otherwise_are_the_same(settings: Settings) -> None:
+    tuples = replace(settings, options={"max_iter": 1, "kernel_width": (0.5,)})
+    cells = grid(settings, ("ADA",))[:1]
+    assert run(cells, tuples, console=quiet()) == run(cells, tuples, console=quiet())
+
+
+def test_a_cell_that_comes_twice_is_run_once(settings: Settings) -> None:
+    console = quiet()
+    results = run([*grid(settings, ("A", "A")), *grid(settings, ("A",))], settings, console=console)
+    assert [result["split"] for result in results] == [0, 1, 2]
+    assert "3/3 fits" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_folders_may_be_strings(settings: Settings) -> None:
+    texts = replace(settings, out=str(settings.out), data_dir=str(settings.data_dir))
+    cells = grid(texts, ("A",))
+    assert len(run(cells, texts, console=quiet())) == len(read_results(str(settings.out))) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "refused"),
+    [
+        ("ADA (T=20)", {"n_steps": 5}, "n_steps=20"),
+        ("AD^4A down", {"kernel_width": 0.5}, "kernel_width='decreasing'"),
+        ("(AD)^2A", {"inner_affine": "ridge"}, "inner_affine='identity'"),
+        ("DA", {"sequence": "ADA"}, "sequence='DA'"),
+        ("best", {"preset": "paper"}, "preset='best'"),
+        ("DNN-1", {"hidden_layers": (3, 3)}, r"hidden_layers=\(64,\)"),
+        ("ADA", {"n_steps": 5, "preset": "paper", "noise": 0.1}, None),
+        ("ADA (T=20)", {"n_steps": 20, "kernel_width": 0.5}, None),
+        ("best", {"n_steps": 5}, None),
+        ("A", {"sequence": "DA"}, None),
+    ],
+)
+def test_an_option_may_not_contradict_the_name_of_a_model(
+    settings: Settings, model: str, options: dict[str, Any], refused: str | None
+) -> None:
+    if refused is None:
+        return check_options(model, options)
+    cells = grid(settings, ("A", model))
+    with pytest.raises(
+        ValueError, match=rf"{re.escape(model)}' has {refused}, but .* drop the opt"
+    ):
+        run(cells, replace(settings, options=options), console=quiet())
+    assert read_results(settings.out) == []
+
+
+def test_no_processes_are_refused(settings: Settings) -> None:
+    with pytest.raises(ValueError, match="jobs=0 leaves no process"):
+        run(grid(settings), settings, jobs=0, console=quiet())
 
 
 def test_a_failure_is_recorded_shown_and_tried_again(
@@ -277,6 +342,24 @@ def test_the_report_has_a_section_for_each_table() -> None:
         "## Others",
     ]
     assert report([]) == "No results yet.\n"
+
+
+def test_the_report_has_the_other_formats() -> None:
+    failed = {"model": "A", "dataset": "wine", "gap": True, "split": 1, "status": "failed"}
+    results = [*fake("ADA", [5.0]), *fake("DA", [5.0]), failed | {"error": "Error: a\nb"}]
+    lines = list(csv.reader(report(results, "csv").splitlines()))
+    assert [line[:3] for line in lines] == [
+        ["table", "dataset", "model"],
+        ["Table 3: the baseline", "concrete", "ADA"],
+        ["Table 5: four diffeomorphisms", "concrete", "ADA"],
+        ["Others", "concrete", "DA"],
+    ]
+    assert {len(line) for line in lines} == {10}
+    latex = report(results, "latex")
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    assert "% Table 5: four diffeomorphisms\n" in latex
+    assert latex.endswith("% Failed\n\n% - wine gap, A, split 1: Error: a b\n")
+    assert report([], "latex") == "% No results yet.\n"
 
 
 # --- the paper's numbers --------------------------------------------------------------------
@@ -485,15 +568,87 @@ def test_the_command_prints_the_table(
     assert "yacht gap,A,3," in capsys.readouterr().out
     assert call(settings, "report") == 0
     assert "## Table 3: the baseline, gap splits" in capsys.readouterr().out
+    assert call(settings, "report", "--format", "csv") == 0
+    assert capsys.readouterr().out.startswith("table,dataset,model,")
+
+
+def test_what_comes_twice_is_counted_once(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--datasets", "yacht", "Yacht Hydrodynamics", "--models", "A", "A")
+    assert call(settings, "table3", *arguments, "--splits", "1", "0-1") == 0
+    out, err = capsys.readouterr()
+    assert "| yacht | A | 2 |" in out
+    assert "2/2 fits" in err
+
+
+def test_datasets_of_the_table_that_cannot_be_had_are_left_out(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_network() -> object:
+        raise ImportError("no pooch")
+
+    monkeypatch.setattr(_download, "_import_pooch", no_network)
+    assert call(settings, "table3", "--models", "A") == 0
+    out, err = capsys.readouterr()
+    assert "| yacht | A | 3 |" in out
+    assert "YearPredictionMSD.txt, the table of the dataset 'year', is missing" in err
+    assert sum(line.startswith("year is left out: ") for line in err.splitlines()) == 1
+    rest = "concrete, energy, kin8nm, naval, power, protein, wine, year"
+    assert err.endswith(f"left out, as their files are missing: {rest}\n")
+
+    assert call(settings, "table3", "--models", "A", "--datasets", "yacht", "year") == 2
+    assert "error: " in capsys.readouterr().err
+    assert call(settings, "table4", "--models", "A") == 2
+    assert "nothing to run: the files of airfoil are missing" in capsys.readouterr().err
+
+    monkeypatch.setattr(command, "FIGURES", ("kin8nm", "yacht"))
+    assert call(settings, "figures", "--set", "max_iter=1") == 0
+    assert capsys.readouterr().err.endswith("left out, as their files are missing: kin8nm\n")
+    assert call(settings, "figures", "--datasets", "kin8nm") == 2
+
+
+def test_splits_that_are_not_there_are_named(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--datasets", "yacht", "--models", "A")
+    assert call(settings, "table3", *few, "--splits", "2-4") == 0
+    assert "yacht has no split 3, 4, only 0 to 2\n" in capsys.readouterr().err
+
+
+def test_a_model_of_the_grid_that_is_too_slow_leaves_nothing(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "max_rows", lambda name: 10)
+    assert call(settings, "peers", "--datasets", "yacht", "--models", "GP") == 2
+    assert "nothing to run: yacht has more training rows than GP" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("table", ["table3", "figures", "report"])
+def test_results_cannot_go_to_a_file(
+    settings: Settings, capsys: pytest.CaptureFixture[str], table: str, below: bool
+) -> None:
+    file = Path(settings.out)
+    file.write_text("")
+    inside = replace(settings, out=file / "results" if below else file)
+    assert call(inside, table, "--datasets", "yacht") == 2
+    assert f"as {file} is a file; give a folder" in capsys.readouterr().err
 
 
 def test_the_command_draws_figures(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(settings, "figures", "--datasets", "yacht", "rings", "--set", "max_iter=2") == 0
-    names = sorted(path.name for path in (settings.out / "figures").iterdir())
+    names = sorted(path.name for path in Path(settings.out, "figures").iterdir())
     stems = ("rings", "yacht-ADA-0", "yacht-ADA-0-response")
     assert names == sorted(f"{s}.{end}" for s in stems for end in ("png", "svg"))
-    assert (settings.out / "cells/yacht/ADA/0.safetensors").is_file()
+    assert Path(settings.out, "cells/yacht/ADA/0.safetensors").is_file()
     capsys.readouterr()
+    assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=2") == 0
+    assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=3") == 2
+    message = "was made with {'max_iter': 2}, not {'max_iter': 3}; give another folder"
+    assert message in capsys.readouterr().err
+    assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=2", "--seed=5") == 2
+    assert "{'random_state': 0}, not {'random_state': 5}" in capsys.readouterr().err
     assert call(settings, "figures", "--datasets", "yacht", "--models", "A") == 2
     assert "figures show FineMorphs models" in capsys.readouterr().err
 
@@ -505,7 +660,12 @@ def test_the_command_draws_figures(settings: Settings, capsys: pytest.CaptureFix
         (("--datasets", "boston"), "no dataset 'boston'"),
         (("--set", "max_itr=2"), "no model of this run has the parameter 'max_itr'"),
         (("--set", "max_iter"), "--set takes NAME=VALUE"),
+        (("--set", "kernel_width=1"), "'AD^4A down' has kernel_width='decreasing'"),
         (("--splits", "a"), "--splits takes numbers"),
+        (("--splits", "3-1"), "--splits takes numbers and ranges such as 0 3 5-7, not '3-1'"),
+        (("--splits", "30", "--datasets", "yacht"), "nothing to run: yacht has no split 30, only"),
+        (("--datasets", "yacht", "--jobs", "0"), "jobs=0 leaves no process"),
+        (("--gap", "--datasets", "airfoil"), "'airfoil' has no gap splits; take the standard"),
     ],
 )
 def test_wrong_options_are_told(
@@ -516,3 +676,10 @@ def test_wrong_options_are_told(
 ) -> None:
     assert call(settings, "table5", *arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_table_without_gap_splits_is_told(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(settings, "table4", "--gap", "--models", "A") == 2
+    assert "table4 has no gap splits; leave --gap out" in capsys.readouterr().err

@@ -278,7 +278,7 @@ def test_a_download_that_fails_names_the_table_and_leaves_no_folder(
     folder = tmp_path / "cache" / "toy" / "data"
     write_folder(folder, n_splits=2)  # fewer splits than the source has are fine
     (folder / "data.txt").unlink()
-    message = r"data/data\.txt, the table of the dataset 'toy', .*get data\.txt from .*/data\.txt,"
+    message = r"data\.txt, the table of the dataset 'toy', .*get data\.txt from .*/data\.txt,"
     with pytest.raises(MissingDatasetError, match=message):
         load_uci("toy", data_dir=tmp_path / "cache")
     assert len(list(folder.iterdir())) == 2 + 2 * 2

@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
-from finemorphs.benchmarks.cells import read_results
+from finemorphs.benchmarks.cells import Cell, read_results
 from finemorphs.benchmarks.figures import FIGURES, draw_figure
-from finemorphs.benchmarks.models import MODELS, TABLES, make_model
+from finemorphs.benchmarks.models import MODELS, TABLES, check_options, make_model
 from finemorphs.benchmarks.runner import Settings, plan, run
 from finemorphs.benchmarks.tables import FORMATS, render, report, summarise
 from finemorphs.datasets._sources import find_source
-from finemorphs.exceptions import FineMorphsError
+from finemorphs.exceptions import FineMorphsError, MissingDatasetError
 
 __all__ = ["main"]
 
@@ -27,11 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
+        _check_out(options.out)
         if options.command == "report":
-            sys.stdout.write(report(read_results(options.out)))
+            sys.stdout.write(report(read_results(options.out), options.format))
             return 0
         return (_figures if options.command == "figures" else _table)(options, console)
-    except (FineMorphsError, ValueError, ImportError) as error:
+    except (FineMorphsError, ValueError, ImportError, OSError) as error:
         console.print(f"error: {error}", markup=False)
         return 2
     except KeyboardInterrupt:
@@ -39,19 +40,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _table(options: argparse.Namespace, console: Console) -> int:
-    table = TABLES[options.command]
     settings = _settings(options)
-    known = table.gap_datasets if options.gap else table.datasets
-    models = options.models or table.models
+    models = options.models or TABLES[options.command].models
     _check_models(models, settings)
-    datasets = [find_source(name).name for name in options.datasets or known]
-    cells = plan(models, datasets, settings, gap=options.gap, splits=_splits(options.splits))
+    cells, missing = _plan(options, models, settings, console)
     results = run(cells, settings, jobs=options.jobs, console=console)
     sys.stdout.write(render(summarise(results), options.format, ranks=options.rank))
     failed = [result for result in results if result["status"] == "failed"]
     if failed:
         console.print(f"{len(failed)} fits failed; the same command tries them again")
+    _tell_missing(missing, console)
     return 1 if failed else 0
+
+
+def _plan(
+    options: argparse.Namespace, models: Sequence[str], settings: Settings, console: Console
+) -> tuple[list[Cell], list[str]]:
+    """The cells of a table, and those of its own datasets that are left out, not to be had."""
+    table = TABLES[options.command]
+    datasets = _names(options.datasets or (table.gap_datasets if options.gap else table.datasets))
+    if not datasets:
+        raise ValueError(f"{options.command} has no gap splits; leave --gap out.")
+    splits = _splits(options.splits)
+    cells, missing, notes = [], [], []
+    for dataset in datasets:
+        try:
+            found = plan(models, [dataset], settings, gap=options.gap, splits=splits)
+        except MissingDatasetError as error:
+            if options.datasets:
+                raise
+            console.print(f"{dataset} is left out: {error}", markup=False)
+            missing.append(dataset)
+            continue
+        cells += found
+        last = settings.load(dataset, options.gap).n_splits - 1
+        absent = ", ".join(str(k) for k in splits or () if k > last)
+        if absent:
+            notes.append(f"{dataset} has no split {absent}, only 0 to {last}")
+        elif not found:
+            notes.append(f"{dataset} has more training rows than {', '.join(models)} may take")
+    if not cells:
+        notes += [f"the files of {', '.join(missing)} are missing"] * bool(missing)
+        raise ValueError(
+            f"there is nothing to run: {'; '.join(notes)}; choose other splits, models or datasets."
+        )
+    for note in notes:
+        console.print(note)
+    return cells, missing
 
 
 def _figures(options: argparse.Namespace, console: Console) -> int:
@@ -59,26 +94,63 @@ def _figures(options: argparse.Namespace, console: Console) -> int:
 
     mpl.use("Agg")
     settings = _settings(options)
-    splits = _splits(options.splits)
-    for name in options.datasets or FIGURES:
-        dataset = name if name == "rings" else find_source(name).name
-        for model in options.models or ["ADA"]:
-            for split in [0] if splits is None or dataset == "rings" else splits:
-                paths = draw_figure(dataset, settings, model=model, gap=options.gap, split=split)
-                console.print(" ".join(map(str, paths)), markup=False)
+    models = list(dict.fromkeys(options.models or ["ADA"]))
+    _check_models(models, settings)
+    missing = []
+    for dataset in _names(options.datasets or FIGURES):
+        try:
+            _draw(dataset, models, options, settings, console)
+        except MissingDatasetError as error:
+            if options.datasets:
+                raise
+            console.print(f"{dataset} is left out: {error}", markup=False)
+            missing.append(dataset)
+    _tell_missing(missing, console)
     return 0
 
 
+def _draw(
+    dataset: str,
+    models: Sequence[str],
+    options: argparse.Namespace,
+    settings: Settings,
+    console: Console,
+) -> None:
+    splits = _splits(options.splits)
+    for model in models:
+        for split in [0] if splits is None or dataset == "rings" else splits:
+            paths = draw_figure(dataset, settings, model=model, gap=options.gap, split=split)
+            console.print(" ".join(map(str, paths)), markup=False)
+
+
+def _tell_missing(datasets: Sequence[str], console: Console) -> None:
+    if datasets:
+        console.print(f"left out, as their files are missing: {', '.join(datasets)}")
+
+
+def _names(datasets: Sequence[str]) -> list[str]:
+    """Datasets by their own names, each once."""
+    own = (name if name == "rings" else find_source(name).name for name in datasets)
+    return list(dict.fromkeys(own))
+
+
 def _check_models(models: Sequence[str], settings: Settings) -> None:
-    """Names, packages that are missing, and options that no model has, before the first fit."""
+    """Names, packages that are missing, and options that do not fit, before the first fit."""
     known: set[str] = set()
     for name in models:
         known |= set(make_model(name, "", 1).get_params())
+        check_options(name, settings.options)
     unknown = sorted(set(settings.options) - known)
     if unknown:
         raise ValueError(
             f"no model of this run has the parameter {unknown[0]!r}; correct or drop --set."
         )
+
+
+def _check_out(out: Path) -> None:
+    there = next(path for path in (out, *out.parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"--out {out} cannot be a folder, as {there} is a file; give a folder.")
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -105,16 +177,17 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _splits(words: Sequence[str] | None) -> list[int] | None:
-    """Numbers of "0 3 5-7"; None for all."""
+    """Numbers of "0 3 5-7", each once; None for all."""
     if words is None:
         return None
     numbers: list[int] = []
     for word in words:
         first, _, last = word.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise ValueError(f"--splits takes numbers and ranges such as 0 3 5-7, not {word!r}.")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
+        numbers += range(int(first), int(last) + 1)
+    return list(dict.fromkeys(numbers))
 
 
 def _parser() -> argparse.ArgumentParser:

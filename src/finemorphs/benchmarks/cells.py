@@ -22,11 +22,11 @@ class Cell:
     gap: bool
     split: int
 
-    def path(self, out: Path) -> Path:
+    def path(self, out: str | os.PathLike[str]) -> Path:
         """Where its result is: ``cells/concrete_gap/AD4A-down/0.json``."""
         folder = self.dataset + "_gap" * self.gap
         model = re.sub(r"[^\w.()-]+", "", self.model.replace(" (", "-(").replace(" ", "-"))
-        return out / "cells" / folder / model / f"{self.split}.json"
+        return Path(out, "cells", folder, model, f"{self.split}.json")
 
     def __str__(self) -> str:
         return f"{self.dataset}{' gap' * self.gap} {self.model} split {self.split}"
@@ -54,7 +54,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return result if isinstance(result, dict) and "status" in result else None
 
 
-def read_results(out: Path) -> list[dict[str, Any]]:
+def read_results(out: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Every result of a folder, failed ones included."""
-    paths = sorted((out / "cells").glob("*/*/*.json"))
+    paths = sorted(Path(out, "cells").glob("*/*/*.json"))
     return [result for result in map(read_result, paths) if result is not None]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from finemorphs._typing import Array
 from finemorphs.benchmarks.cells import Cell
 from finemorphs.benchmarks.models import FINEMORPHS
-from finemorphs.benchmarks.runner import Settings, fit_model
+from finemorphs.benchmarks.runner import Settings, as_stored, fit_model, new_model
 from finemorphs.datasets import make_rings
 from finemorphs.estimators import FineMorphsRegressor
 from finemorphs.persistence import load
@@ -23,6 +23,8 @@ __all__ = ["FIGURES", "draw_figure", "six_states"]
 
 FIGURES = ("rings", "kin8nm", "concrete", "energy")
 _TIMES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+# Parameters that make no other model, or that a file does not keep.
+_FREE = {"engine", "device", "max_memory", "verbose", "callbacks", "checkpoint", "resume"}
 
 
 def draw_figure(
@@ -32,7 +34,8 @@ def draw_figure(
 
     Beside the paper's principal components there is one with the axis of the response.
 
-    A model that the grid kept (``--save-models``) is used; else one is fitted, and kept.
+    A model that the grid kept (``--save-models``) is used, if its parameters are those of the
+    settings; where there is none, one is fitted and kept.
     """
     if model not in FINEMORPHS:
         raise ValueError(f"figures show FineMorphs models, and {model!r} is none; use 'ADA'.")
@@ -43,7 +46,7 @@ def draw_figure(
         name = "-".join(cell.path(settings.out).with_suffix("").parts[-3:])
         plain, turned = _draw_split(cell, settings)
         figures = {name: plain, f"{name}-response": turned}
-    folder = settings.out / "figures"
+    folder = Path(settings.out, "figures")
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures.items():
@@ -58,6 +61,8 @@ def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
     path = cell.path(settings.out).with_suffix(".safetensors")
     if path.is_file():
         model = load(path)
+        wanted = new_model(cell.model, cell.dataset, X.shape[1], settings, cell.split)
+        _check_parameters(path, model.get_params(), wanted.get_params())
     else:
         model = fit_model(cell.model, cell.dataset, X, y, settings, cell.split)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +80,16 @@ def _draw_split(cell: Cell, settings: Settings) -> list[Figure]:
             f"{name} of {cell.model} (test RMSE {error:.3g})"
         )
     return figures
+
+
+def _check_parameters(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    wanted = as_stored({name: value for name, value in wanted.items() if name not in _FREE})
+    other = [name for name, value in wanted.items() if found[name] != value]
+    if other:
+        made, asked = ({name: some[name] for name in other} for some in (found, wanted))
+        raise ValueError(
+            f"the model {path} was made with {made}, not {asked}; give another folder with --out."
+        )
 
 
 def _draw_rings(settings: Settings, name: str) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,16 @@ from finemorphs.benchmarks.dnn import DNNRegressor
 from finemorphs.benchmarks.peers import PEERS, make_peer
 from finemorphs.estimators import FineMorphsRegressor
 
-__all__ = ["DNN_LAYERS", "FINEMORPHS", "MODELS", "TABLES", "Table", "make_model", "max_rows"]
+__all__ = [
+    "DNN_LAYERS",
+    "FINEMORPHS",
+    "MODELS",
+    "TABLES",
+    "Table",
+    "check_options",
+    "make_model",
+    "max_rows",
+]
 
 # Table 2 of the paper.
 DNN_LAYERS: dict[str, tuple[int, ...]] = {
@@ -73,6 +83,18 @@ TABLES = {
 def max_rows(name: str) -> float:
     """The most training rows a model is run on."""
     return 2000 if name == "GP" else float("inf")
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that contradicts what the name of a model stands for."""
+    layers = {"hidden_layers": DNN_LAYERS[name]} if name in DNN_LAYERS else {}
+    for option, value in FINEMORPHS.get(name, layers).items():
+        if option in options and options[option] != value:
+            raise ValueError(
+                f"the model {name!r} has {option}={value!r}, but the option "
+                f"{option}={options[option]!r} came; drop the option, or choose models that "
+                "leave it open."
+            )
 
 
 def make_model(

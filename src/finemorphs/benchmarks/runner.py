@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -20,12 +21,21 @@ from rich.console import Console
 from finemorphs._typing import Array
 from finemorphs._version import __version__
 from finemorphs.benchmarks.cells import Cell, read_result, write_result
-from finemorphs.benchmarks.models import make_model, max_rows
+from finemorphs.benchmarks.models import check_options, make_model, max_rows
 from finemorphs.benchmarks.progress import GridProgress, expected_seconds
 from finemorphs.datasets import UCIDataset, load_uci
 from finemorphs.estimators import FineMorphsRegressor
 
-__all__ = ["Settings", "fit_model", "has_twin", "plan", "run", "run_cell"]
+__all__ = [
+    "Settings",
+    "as_stored",
+    "fit_model",
+    "has_twin",
+    "new_model",
+    "plan",
+    "run",
+    "run_cell",
+]
 
 _PACKAGES = ("numpy", "torch", "scikit-learn", "xgboost", "lightgbm", "catboost", "xrfm")
 
@@ -36,9 +46,9 @@ class Settings:
 
     Attributes
     ----------
-    out : Path
+    out : path
         Folder of the results.
-    data_dir : Path or None
+    data_dir : path or None
         See :func:`finemorphs.datasets.load_uci`.
     seed : int
         Split k has the seed ``seed + k``.
@@ -50,8 +60,8 @@ class Settings:
         Keep each fitted FineMorphs model beside its result.
     """
 
-    out: Path
-    data_dir: Path | None = None
+    out: str | os.PathLike[str]
+    data_dir: str | os.PathLike[str] | None = None
     seed: int = 0
     engine: str = "auto"
     device: str = "auto"
@@ -60,11 +70,12 @@ class Settings:
 
     def load(self, dataset: str, gap: bool) -> UCIDataset:
         """A dataset, read once a process."""
-        return _load(dataset, gap, self.data_dir)
+        folder = None if self.data_dir is None else os.fspath(self.data_dir)
+        return _load(dataset, gap, folder)
 
 
 @lru_cache(maxsize=4)
-def _load(dataset: str, gap: bool, data_dir: Path | None) -> UCIDataset:
+def _load(dataset: str, gap: bool, data_dir: str | None) -> UCIDataset:
     return load_uci(dataset, gap=gap, data_dir=data_dir)
 
 
@@ -96,10 +107,17 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run the cells that have no result yet, and return the results of all, in their order.
 
-    The cells are spread by joblib, in ``jobs`` processes or by the backend that is active:
-    within ``joblib.parallel_config("dask")`` they go to the workers of a Dask cluster, which
-    must see the folders of data and results.
+    A cell that comes twice is run and returned once. The cells are spread by joblib, in ``jobs``
+    processes or by the backend that is active: within ``joblib.parallel_config("dask")`` they go
+    to the workers of a Dask cluster, which must see the folders of data and results.
     """
+    if jobs == 0:
+        raise ValueError(
+            "jobs=0 leaves no process to run a fit; give 1 or more, or -1 for all cores."
+        )
+    cells = list(dict.fromkeys(cells))
+    for model in dict.fromkeys(cell.model for cell in cells):
+        check_options(model, settings.options)
     rest = [cell for cell in cells if not _is_done(cell, settings)]
     costs = {cell: _expected_seconds(cell, settings) for cell in rest}
     with GridProgress(costs, len(cells) - len(rest), console) as progress:
@@ -119,12 +137,21 @@ def _is_done(cell: Cell, settings: Settings) -> bool:
     result = read_result(cell.path(settings.out))
     if result is None or result["status"] == "failed":
         return False
-    if result["options"] != settings.options:
-        raise ValueError(
-            f"the result of {cell} in {settings.out} was made with the options "
-            f"{result['options']}, not {settings.options}; give another folder with --out."
-        )
+    found = {"options": result["options"], "seed": result["seed"]}
+    wanted = {"options": as_stored(settings.options), "seed": settings.seed + cell.split}
+    for what, value in found.items():
+        if value != wanted[what]:
+            raise ValueError(
+                f"the result of {cell} in {settings.out} was made with the {what} {value}, not "
+                f"{wanted[what]}; give another folder with --out."
+            )
     return True
+
+
+def as_stored(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a file gives them back: tuples are lists."""
+    stored: dict[str, Any] = json.loads(json.dumps(options))
+    return stored
 
 
 def _spread(cells: Sequence[Cell], settings: Settings, jobs: int) -> Iterator[dict[str, Any]]:
@@ -194,20 +221,24 @@ def fit_model(
     name: str, dataset: str, X: Array, y: Array, settings: Settings, split: int = 0
 ) -> Any:
     """A model of a row of a table, fitted with the options of the run."""
+    model = new_model(name, dataset, X.shape[1], settings, split).fit(X, y)
+    if getattr(model, "status_", "").startswith("Interrupted"):
+        raise KeyboardInterrupt  # a fit that Ctrl-C cut short is no result
+    return model
+
+
+def new_model(name: str, dataset: str, n_features: int, settings: Settings, split: int = 0) -> Any:
+    """A model of a row of a table with the options of the run, not fitted."""
     model = make_model(
         name,
         dataset,
-        X.shape[1],
+        n_features,
         seed=settings.seed + split,
         engine=settings.engine,
         device=settings.device,
     )
     known = model.get_params()
-    model.set_params(**{k: v for k, v in settings.options.items() if k in known})
-    model.fit(X, y)
-    if getattr(model, "status_", "").startswith("Interrupted"):
-        raise KeyboardInterrupt  # a fit that Ctrl-C cut short is no result
-    return model
+    return model.set_params(**{k: v for k, v in settings.options.items() if k in known})
 
 
 def has_twin(X: Array, y: Array, X_test: Array, y_test: Array) -> Array:

@@ -159,10 +159,37 @@ def _escape(text: str) -> str:
     return text.replace("^", r"\^{}").replace("±", r"$\pm$")
 
 
-def report(results: Sequence[dict[str, Any]]) -> str:
-    """Every table for which there are results, with ranks, and what failed, in Markdown."""
-    rows = summarise(results)
-    parts = []
+def report(results: Sequence[dict[str, Any]], form: str = "markdown") -> str:
+    """Every table for which there are results, with ranks, and what failed.
+
+    Parameters
+    ----------
+    results : sequence of dict
+    form : {"markdown", "csv", "latex"}
+        Titles and failures are comments in LaTeX. CSV is one table whose first column is the
+        title, without failures.
+    """
+    sections = _sections(summarise(results))
+    if form == "csv":
+        lines = [(title, *_cells(row), row.ranks) for title, rows in sections for row in rows]
+        return _csv([("table", *_HEAD, "rank"), *lines])
+    comment = "% " * (form == "latex")
+    head = comment or "## "
+    parts = [f"{head}{title}\n\n{render(rows, form, ranks=True)}" for title, rows in sections]
+    failed = [
+        f"{comment}- {r['dataset']}{' gap' * r['gap']}, {r['model']}, split {r['split']}: "
+        f"{' '.join(r['error'].split())}\n"
+        for r in results
+        if r["status"] == "failed"
+    ]
+    if failed:
+        parts.append(f"{head}Failed\n\n{''.join(failed)}")
+    return "\n".join(parts) or f"{comment}No results yet.\n"
+
+
+def _sections(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The tables that have rows: title and rows, and at the end the rows of no table."""
+    sections = []
     shown: set[tuple[str, str, bool]] = set()
     for table in TABLES.values():
         for gap, datasets in ((False, table.datasets), (True, table.gap_datasets)):
@@ -172,17 +199,7 @@ def report(results: Sequence[dict[str, Any]]) -> str:
                 if r.model in table.models and r.dataset in datasets and r.gap == gap
             ]
             if some:
-                title = f"## {table.title}{', gap splits' * gap}"
-                parts.append(f"{title}\n\n{render(some, ranks=True)}")
+                sections.append((f"{table.title}{', gap splits' * gap}", some))
                 shown |= {(r.model, r.dataset, r.gap) for r in some}
     other = [r for r in rows if (r.model, r.dataset, r.gap) not in shown]
-    if other:
-        parts.append(f"## Others\n\n{render(other, ranks=True)}")
-    failed = [r for r in results if r["status"] == "failed"]
-    if failed:
-        lines = [
-            f"- {r['dataset']}{' gap' * r['gap']}, {r['model']}, split {r['split']}: {r['error']}"
-            for r in failed
-        ]
-        parts.append("## Failed\n\n" + "\n".join(lines) + "\n")
-    return "\n".join(parts) or "No results yet.\n"
+    return [*sections, ("Others", other)] if other else sections
