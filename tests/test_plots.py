@@ -132,6 +132,45 @@ def test_panels_share_their_axes_and_show_what_moves(rng: np.random.Generator) -
     first, second = plot_panels([start, end], y, response_axis=True, n_columns=2)
     rise = [abs(np.corrcoef(drawn(ax)[:, 2], y)[0, 1]) for ax in (first, second)]
     assert rise[1] > rise[0] + 0.1
+    bar = first.figure.axes[-1]
+    assert (first.get_zlabel(), bar.get_ylabel()) == ("axis of the response", "response")
+
+
+def tick_labels(axis: object) -> list[object]:
+    """The texts that were drawn at an axis of a 3-D picture."""
+    low, high = sorted(axis.get_view_interval())  # type: ignore[attr-defined]
+    return [tick.label1 for tick in axis.majorTicks if low <= tick.get_loc() <= high]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("depth", [1.0, 0.4, 0.1])
+@pytest.mark.parametrize("title", ["", "a title"])
+def test_names_of_axes_are_whole_and_clear_of_the_colour_bar(
+    rng: np.random.Generator, depth: float, title: str
+) -> None:
+    states = rng.uniform(-1, 1, size=(90, 3)) * [1, depth, 1]
+    left, right = plot_reshaping(states[:, :2], states[:, 2], states)
+    figure = left.figure
+    figure.suptitle(title)
+    figure.canvas.draw()
+    bar = figure.axes[-1].get_window_extent()
+    for axis in (right.xaxis, right.yaxis, right.zaxis):
+        name = axis.label.get_window_extent()
+        assert name.x1 < bar.x0 - 10
+        assert name.y0 > 0
+
+
+def test_numbers_of_panels_keep_clear_of_axes_and_names(rng: np.random.Generator) -> None:
+    states = rng.uniform(-0.4, 0.4, size=(90, 3)) * [1.2, 1.1, 1.0]
+    for response_axis in (False, True):
+        panels = plot_panels([states] * 6, states[:, 2], response_axis=response_axis)
+        panels[0].figure.canvas.draw()
+        for ax in panels:
+            line, name = ax.zaxis.line.get_window_extent(), ax.zaxis.label.get_window_extent()
+            for text in tick_labels(ax.zaxis):
+                assert text.get_window_extent().x0 > line.x1 + 2
+                assert text.get_window_extent().x1 < name.x0
+            for text in tick_labels(ax.xaxis):
+                assert not text.get_window_extent().overlaps(ax.xaxis.label.get_window_extent())
 
 
 def test_panels_that_are_left_over_are_empty(rng: np.random.Generator) -> None:
@@ -186,7 +225,7 @@ def test_trajectories_end_in_the_last_states(
     np.testing.assert_allclose(np.sort(last), np.sort(ends))
     turned = plot_trajectories(model, *data, n_components=n_components, response_axis=True)
     last_label = turned.get_zlabel() if n_components == 3 else turned.get_ylabel()
-    assert last_label == "response"
+    assert last_label == "axis of the response"
     with pytest.raises(ValueError, match="give 2 or 3"):
         plot_trajectories(model, *data, n_components=4)
 
@@ -247,6 +286,8 @@ def test_sensitivities_come_from_the_jacobian(model: FineMorphsRegressor, data: 
 
 def test_space_has_a_frame_for_every_moment(model: FineMorphsRegressor, data: tuple) -> None:
     figure = plot_space(model, *data, label="y")
+    bar, up = figure.data[0].marker.colorbar, figure.layout.scene.zaxis
+    assert (bar.title.text, up.title.text) == ("y", "axis of the response")
     assert len(figure.frames) == 1 + 1 + 4 + 4 + 1
     assert len(figure.layout.sliders[0].steps) == len(figure.frames)
     assert len(figure.frames[0].data[0].x) == 40

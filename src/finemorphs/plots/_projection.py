@@ -6,7 +6,10 @@ import numpy as np
 
 from finemorphs._typing import Array
 
-__all__ = ["pad_columns", "principal_axes", "response_axes"]
+__all__ = ["RESPONSE_AXIS", "pad_columns", "principal_axes", "response_axes"]
+
+# What the last of the response axes is called: a direction of the states, in their units.
+RESPONSE_AXIS = "axis of the response"
 
 
 def principal_axes(points: Array) -> Array:

@@ -10,7 +10,12 @@ from sklearn.utils import check_array, check_consistent_length
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.plots import _measures
 from finemorphs.plots._axes import new_axes
-from finemorphs.plots._projection import pad_columns, principal_axes, response_axes
+from finemorphs.plots._projection import (
+    RESPONSE_AXIS,
+    pad_columns,
+    principal_axes,
+    response_axes,
+)
 from finemorphs.plots.reshaping import plot_panels
 
 if TYPE_CHECKING:
@@ -112,7 +117,12 @@ def plot_trajectories(
     for row in range(points.shape[1]):
         ax.plot(*points[:, row].T, color=colours[row], linewidth=0.8, alpha=0.5)
     ax.set(title=f"trajectories through {name}", **dict(zip(_LABELS, labels, strict=False)))
-    ax.figure.colorbar(ends, ax=ax, label="response")
+    room: dict[str, Any] = {}
+    if n_components == 3:
+        ax.locator_params(nbins=4)
+        ax.yaxis.labelpad = 8
+        room = {"pad": 0.15}  # for the name of the third axis
+    ax.figure.colorbar(ends, ax=ax, label="response", **room)
     return ax
 
 
@@ -168,7 +178,7 @@ def _project(
     if response_axis:
         turned = response_axes(stack, y, fitted=path[-1])
         points = turned[:, [*range(n_components - 1), 2]]
-        labels[-1] = "response"
+        labels[-1] = RESPONSE_AXIS
     else:
         points = pad_columns(principal_axes(stack), n_components)
     return points.reshape(*path.shape[:2], n_components), labels

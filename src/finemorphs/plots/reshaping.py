@@ -10,7 +10,12 @@ from sklearn.utils import check_array, check_consistent_length
 
 from finemorphs._typing import Array, ArrayLike
 from finemorphs.plots._axes import pyplot
-from finemorphs.plots._projection import pad_columns, principal_axes, response_axes
+from finemorphs.plots._projection import (
+    RESPONSE_AXIS,
+    pad_columns,
+    principal_axes,
+    response_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +80,7 @@ def plot_reshaping(
 
     figure = left.get_figure(root=True)
     assert figure is not None
-    bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.04)
+    bar = figure.colorbar(points, ax=[left, right], label=label, shrink=0.7, aspect=25, pad=0.08)
     bar.outline.set_visible(False)
     return left, right
 
@@ -106,8 +111,8 @@ def plot_panels(
     titles : sequence of str, optional
         One for each panel.
     response_axis : bool, default=False
-        Upwards is the direction in which the response is linear in the last states, across
-        are the first two principal axes of the rest.
+        Upwards is the direction in which the response is linear in the last states, in the
+        units of the states; across are the first two principal axes of the rest.
     n_columns : int, default=3
         Panels side by side.
     cmap : str, default="viridis"
@@ -125,7 +130,7 @@ def plot_panels(
     check_consistent_length(y, *arrays)
     stack = np.concatenate(arrays)
     if response_axis:
-        points, names = response_axes(stack, y, fitted=arrays[-1]), ("PC 1", "PC 2", "response")
+        points, names = response_axes(stack, y, fitted=arrays[-1]), ("PC 1", "PC 2", RESPONSE_AXIS)
     else:
         points, names = pad_columns(principal_axes(stack), 3), ("PC 1", "PC 2", "PC 3")
     points = points.reshape(len(arrays), len(y), 3)
@@ -152,7 +157,7 @@ def plot_panels(
         drawn = ax.scatter(*points[i].T, depthshade=False, rasterized=True, **colours)
         ax.set_title(titles[i] if i < len(titles) else "", y=0.98)
         _share_axes(ax, limits, names)
-    bar = figure.colorbar(drawn, ax=used, label=label, shrink=0.6, aspect=30, pad=0.02)
+    bar = figure.colorbar(drawn, ax=used, label=label, shrink=0.6, aspect=30, pad=0.03)
     bar.outline.set_visible(False)
     panels: Array = used
     return panels
@@ -164,10 +169,11 @@ def _share_axes(ax: Any, limits: list[tuple[float, float]], names: Sequence[str]
     ax.view_init(elev=16, azim=-60)
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="x-small", pad=-2)
-    ax.set_xlabel(names[0], labelpad=-6)
+    ax.tick_params(axis="z", pad=2)  # a minus sign keeps clear of the axis
+    ax.set_xlabel(names[0], labelpad=-3)
     ax.set_ylabel(names[1], labelpad=-3)
     ax.zaxis.set_rotate_label(False)
-    ax.set_zlabel(names[2], labelpad=-4, rotation=90)
+    ax.set_zlabel(names[2], labelpad=1, rotation=90)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color("white")
 
@@ -186,13 +192,13 @@ def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
     ax.set_title("after the diffeomorphism")
     ax.set_aspect("equalxy")
     width, depth, _ = ax.get_box_aspect()
-    ax.set_box_aspect((width, depth, 0.75 * max(width, depth)), zoom=1.05)
+    ax.set_box_aspect((width, depth, 0.75 * max(width, depth)), zoom=0.97)
     ax.view_init(elev=14, azim=-60)
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="small", pad=0)
     ax.set_xlabel("principal axis 1")
     ax.set_ylabel("principal axis 2")
-    ax.set_zlabel("axis of the response")
+    ax.set_zlabel(RESPONSE_AXIS)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color("white")
 

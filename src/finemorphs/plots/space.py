@@ -9,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from finemorphs._typing import ArrayLike
 from finemorphs.plots._frames import frames_of
+from finemorphs.plots._projection import RESPONSE_AXIS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -34,6 +35,7 @@ def plot_space(
     cmap : str, default="Viridis"
         A colour scale of plotly.
     label : str, default="response"
+        What the colour bar is called.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def plot_space(
         scene={
             "xaxis": {**ticks, "title": {"text": "axis 1"}},
             "yaxis": {**ticks, "title": {"text": "axis 2"}},
-            "zaxis": {**ticks, "title": {"text": label}},
+            "zaxis": {**ticks, "title": {"text": RESPONSE_AXIS}},
             "aspectmode": "cube",
         },
         margin={"l": 0, "r": 0, "t": 30, "b": 0},
