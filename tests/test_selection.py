@@ -525,7 +525,7 @@ def test_best_is_the_same_for_the_same_seed_and_any_order_of_rows(best, table):
     np.testing.assert_allclose(again.predict(x), best.predict(x), rtol=1e-6)
 
 
-def test_best_has_several_responses():
+def test_best_has_several_responses(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 2))
     y = np.stack([x[:, 0], 100 * np.sin(x[:, 1])], axis=1)
@@ -533,6 +533,28 @@ def test_best_has_several_responses():
     assert model.predict(x).shape == (40, 2)
     assert len(model.selection_["rmse"]) == 2
     assert model.jacobian(x).shape == (40, 2, 2)
+    model.save(tmp_path / "m.fm")
+    again = load(tmp_path / "m.fm")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    np.testing.assert_array_equal(again.jacobian(x), model.jacobian(x))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_constant", [1, 2])
+def test_best_predicts_a_response_that_does_not_vary(n_constant, table):
+    x, y = table
+    y = np.stack([np.full(len(x), 0.1)] * n_constant + [y], axis=1)[:, :2]
+    model = FineMorphsRegressor(preset="best", **FAST).fit(x, y)
+    np.testing.assert_allclose(model.predict(5 * x)[:, :n_constant], 0.1, rtol=1e-12)
+    assert sum(m.weight for m in model.members_) == pytest.approx(1)
+
+
+def test_members_are_shown_in_a_line(best):
+    assert all(len(repr(member)) < 150 for member in best.members_)
+    kernels = next(m.model for m in best.members_ if isinstance(m.model, KernelModel))
+    assert repr(kernels) == "KernelModel(90 rows of 2 features)"
+    n_parameters = len(best.model_.theta)
+    assert repr(best.model_) == f"Model({best.sequence_}, {n_parameters} parameters)"
 
 
 def test_best_keeps_warps_that_were_given(table):

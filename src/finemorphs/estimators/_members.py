@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,13 +17,23 @@ from finemorphs.kernel_regression import KernelRegression
 __all__ = ["KernelModel", "Member", "average", "mean_and_spread"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelModel:
     """Kernel regression with the scalings around it, in the units of the data."""
 
     regression: KernelRegression
     x_scaling: Scaling
     y_scaling: Scaling
+
+    def __post_init__(self) -> None:
+        # Row by row, as a file gives them back: products round by the layout.
+        regression = self.regression
+        rows = {name: getattr(regression, name).contiguous() for name in ("points", "coefficients")}
+        object.__setattr__(self, "regression", replace(regression, **rows))
+
+    def __repr__(self) -> str:
+        n_rows, n_features = self.regression.points.shape
+        return f"KernelModel({n_rows} rows of {n_features} features)"
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""

@@ -20,7 +20,7 @@ __all__ = ["Model"]
 _ROWS_AT_ONCE = 8192
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """Parameters of a sequence, the paths of its control points, and the scalings around it.
 
@@ -39,6 +39,9 @@ class Model:
     centers: tuple[Tensor, ...]
     x_scaling: Scaling
     y_scaling: Scaling
+
+    def __repr__(self) -> str:
+        return f"Model({self.sequence.notation}, {self.theta.numel()} parameters)"
 
     @property
     def n_numbers(self) -> int:

@@ -24,7 +24,8 @@ def weigh(task: Task, candidates: Sequence[Candidate]) -> Array:
     """Weights over the rows that all candidates hold out; those that hardly count are 0."""
     predictions = np.stack([c.out_of_fold for c in candidates])
     known = ~np.isnan(predictions).any((0, 2))
-    scale = np.sqrt(task.weights[known])[:, None] / np.maximum(task.y.std(0), 1e-300)
+    spread = np.where(np.ptp(task.y, axis=0) > 0, task.y.std(0), 1.0)
+    scale = np.sqrt(task.weights[known])[:, None] / spread
     y = (task.y[known] * scale).ravel()
     columns = (predictions[:, known] * scale).reshape(len(candidates), -1).T
     kept = np.ones(len(candidates), dtype=bool)
@@ -40,7 +41,8 @@ def simplex_least_squares(columns: Array, y: Array) -> Array:
     """The weights w >= 0 with sum 1 that bring columns w nearest to y."""
     # Differences from y: |columns w - y| = |(columns - y) w| when the weights add up to 1.
     gaps = columns - y[:, None]
-    total = 1e4 * max(float(np.abs(gaps).max()), 1e-300) * len(y) ** 0.5
+    largest = float(np.abs(gaps).max())
+    total = 1e4 * (largest if largest > 0 else 1.0) * len(y) ** 0.5
     rows = np.vstack([gaps, np.full((1, gaps.shape[1]), total)])
     weights: Array = nnls(rows, np.r_[np.zeros(len(y)), total])[0]
     return np.asarray(weights / weights.sum())
