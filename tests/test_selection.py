@@ -312,16 +312,20 @@ def test_mean_error_is_one_for_the_mean_of_each_response(table):
 # --- warps ------------------------------------------------------------------------------------
 
 
-def test_auto_takes_a_warp_where_it_pays_and_none_where_it_does_not():
+def test_auto_takes_a_warp_where_it_pays_and_none_where_it_does_not(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.lognormal(sigma=2, size=(120, 1))
     curved = FineMorphsRegressor(input_warp="auto", **FAST).fit(x, np.sin(np.log(x[:, 0])))
-    assert curved.model_.x_scaling.warp is not None
+    assert curved.input_warp_ in ("quantile", "power")
+    curved.save(tmp_path / "m.fm")
+    again = load(tmp_path / "m.fm")
+    assert (again.input_warp_, again.response_warp_) == (curved.input_warp_, "none")
     x = rng.uniform(-1, 1, (120, 1))
     longer = {**FAST, "max_iter": 40}
     straight = FineMorphsRegressor(input_warp="auto", response_warp="auto", **longer)
     straight.fit(x, 2 * x[:, 0])
-    assert straight.model_.y_scaling.warp is None
+    assert straight.response_warp_ == "none"
+    assert not hasattr(clone(straight), "response_warp_")
 
 
 # --- members ----------------------------------------------------------------------------------
@@ -564,6 +568,7 @@ def test_best_keeps_warps_that_were_given(table):
     ).fit(x[:40], y[:40])
     names = [candidate["name"] for candidate in model.selection_["candidates"]]
     assert all("inputs power, response quantile" in name for name in names)
+    assert (model.input_warp_, model.response_warp_) == ("power", "quantile")
 
 
 def test_best_ends_by_its_time_and_says_so(table):

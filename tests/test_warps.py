@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.estimators._data import Scaling
 from finemorphs.estimators._warps import WARPS, fit_warp, restore_warp, warp_kind
-from finemorphs.exceptions import ModelFileError
+from finemorphs.exceptions import ModelFileError, NotInvertibleError
 
 KINDS = sorted(WARPS)
 
@@ -47,7 +48,37 @@ def test_increasing_and_finite_also_beyond_the_data(kind, seed):
     line = low + np.linspace(0, 1, 200)[:, None] * (high - low)
     warped = warp.apply(line)
     assert (np.diff(warped, axis=0) > 0).all()
-    assert np.isfinite(warp.undo(10 * warped)).all()
+    assert np.isfinite(warp.undo(warp.limit(10 * warped))).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_undo_is_the_inverse_also_beyond_the_data(kind):
+    table = columns()
+    warp = fit_warp(kind, table, np.ones(len(table)))
+    beyond = table + 2 * np.sign(table - np.median(table, axis=0)) * np.ptp(table, axis=0)
+    np.testing.assert_allclose(warp.undo(warp.apply(beyond)), beyond, rtol=1e-7)
+
+
+def test_a_power_is_not_undone_at_values_that_it_does_not_take():
+    table = columns()[:, :1]
+    warp = fit_warp("power", table, np.ones(len(table)))
+    assert warp.exponent < 0
+    with pytest.raises(NotInvertibleError, match=r"column 0 cannot be undone at .*; give values"):
+        warp.undo(-1.01 / warp.exponent[None])
+
+
+@pytest.mark.parametrize("rows", [300, 100_000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_responses_reach_their_range_in_training_and_half_of_it_more(rows, weighted):
+    """However heavy the tail is, and however light the row at its end."""
+    y = np.exp(4 * np.random.default_rng(0).standard_normal((rows, 1)))
+    weights = np.where(weighted & (y[:, 0] == y.max()), 1e-6, 1.0)
+    scaling = Scaling.of(y, weights, "power")
+    np.testing.assert_allclose(scaling.responses(scaling.apply(y)), y, rtol=1e-7, atol=1e-9)
+    low, high = scaling.responses(np.array([[-1e99], [1e99]]))[:, 0]
+    np.testing.assert_allclose(high, y.max() + 0.5 * np.ptp(y), rtol=1e-7)
+    np.testing.assert_allclose(low, y.min() - 0.5 * np.ptp(y), rtol=1e-7)
+    assert (scaling.response_slope(np.array([[-1e99], [1e99]])) == 0).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,6 +157,12 @@ def test_numbers_that_do_not_fit_are_refused(kind):
         restore_warp("spline", warp.arrays(), 5)
 
 
+def test_limits_at_which_a_power_cannot_be_undone_are_refused():
+    warp = fit_warp("power", columns(), np.ones(300))
+    with pytest.raises(ModelFileError, match="cannot be undone at its limits"):
+        restore_warp("power", warp.arrays() | {"high": np.full(5, 1e3)}, 5)
+
+
 @pytest.fixture(scope="module")
 def skewed():
     rng = np.random.default_rng(0)
@@ -153,3 +190,43 @@ def test_a_warped_fit_speaks_the_units_of_the_data(kind, skewed, tmp_path):
         np.testing.assert_allclose(slopes, change / (2 * step[:, j]), rtol=1e-3, atol=1e-6)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").predict(x), model.predict(x))
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """A model of a response that is 1 for few of the rows, with a power of it."""
+    x = np.random.default_rng(0).standard_normal((80, 2))
+    y = (x[:, 0] > 1.2).astype(float)
+    options = {"response_warp": "power", "n_steps": 3, "max_iter": 40, "random_state": 0}
+    return x, y, FineMorphsRegressor(**options).fit(x, y)
+
+
+def test_predictions_stay_near_the_range_of_the_responses(rare, tmp_path):
+    x, y, model = rare
+    far = 5 * np.concatenate([x, -x])
+    predicted = model.predict(far)
+    assert predicted.min() >= -0.5
+    assert predicted.max() == pytest.approx(1.5)
+    assert np.sqrt(np.mean((model.predict(x) - y) ** 2)) < 0.2
+    model.save(tmp_path / "m.fm")
+    np.testing.assert_array_equal(load(tmp_path / "m.fm").predict(far), predicted)
+
+
+def test_the_jacobian_is_0_where_predictions_are_limited(rare):
+    x, _, model = rare
+    far = 5 * np.concatenate([x, -x])
+    slopes = model.jacobian(far)
+    assert (np.abs(slopes).max(1) == 0).any()
+    for j, e in enumerate(np.eye(2)):
+        numeric = (model.predict(far + 1e-6 * e) - model.predict(far - 1e-6 * e)) / 2e-6
+        np.testing.assert_allclose(slopes[:, j], numeric, rtol=1e-3, atol=1e-6)
+
+
+def test_an_exported_program_has_the_limits(rare, tmp_path):
+    x, _, model = rare
+    far = (5 * np.concatenate([x, -x])).astype(np.float32)
+    model.export(tmp_path / "m.pt2", format="torch")
+    program = torch.export.load(tmp_path / "m.pt2").module()
+    np.testing.assert_allclose(
+        program(torch.from_numpy(far)), model.predict(far.astype(float)), atol=1e-5
+    )

@@ -65,10 +65,28 @@ class Scaling:
         slope = np.ones_like(table) if self.warp is None else self.warp.slope(table)
         return slope / self.scale
 
+    def responses(self, z: Array) -> Array:
+        """What standardised predictions are in the units of the data, where the warp is limited."""
+        return self.undo(z) if self.warp is None else self.warp.undo(self._limit(z)[0])
 
-def in_units(jacobian: Array, x_slope: Array, y_slope: Array) -> Array:
+    def response_slope(self, z: Array) -> Array:
+        """The derivative of :meth:`responses`; 0 beyond the limits."""
+        if self.warp is None:
+            return np.broadcast_to(self.scale, z.shape)
+        limited, inside = self._limit(z)
+        return np.where(inside, self.scale / self.warp.slope(self.warp.undo(limited)), 0.0)
+
+    def _limit(self, z: Array) -> tuple[Array, Array]:
+        """Warped responses within the limits of the warp, and which were."""
+        assert self.warp is not None
+        warped = z * self.scale + self.mean
+        limited = self.warp.limit(warped)
+        return limited, limited == warped
+
+
+def in_units(jacobian: Array, x_slope: Array, response_slope: Array) -> Array:
     """Derivatives (n, d_Y, d_X) between standardised columns, in the units of the data."""
-    return jacobian * x_slope[:, None, :] / y_slope[:, :, None]
+    return jacobian * x_slope[:, None, :] * response_slope[:, :, None]
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,13 @@ class KernelModel:
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""
-        return self.y_scaling.undo(self.regression.predict(self.x_scaling.apply(table)))
+        return self.y_scaling.responses(self.regression.predict(self.x_scaling.apply(table)))
 
     def jacobian(self, table: Array) -> Array:
         """Derivatives (n, d_Y, d_X) of the responses by the inputs, in their own units."""
         x = self.x_scaling.apply(table)
-        responses = self.y_scaling.undo(self.regression.predict(x))
-        slopes = self.x_scaling.slope(table), self.y_scaling.slope(responses)
-        return in_units(self.regression.jacobian(x), *slopes)
+        response_slope = self.y_scaling.response_slope(self.regression.predict(x))
+        return in_units(self.regression.jacobian(x), self.x_scaling.slope(table), response_slope)
 
     @property
     def n_numbers(self) -> int:

@@ -65,9 +65,7 @@ class Model:
 
     def predict(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """Responses (n, d_Y) in their own units."""
-        outputs = [_end(states[-1]) for states in self._walk(table, engine, device)]
-        n_responses = len(self.y_scaling.mean)
-        return self.y_scaling.undo(np.concatenate(outputs)[:, :n_responses])
+        return self.y_scaling.responses(self._outputs(table, engine, device))
 
     def transform(self, table: Array, engine: Engine, device: torch.device) -> Array:
         """States (n, d) that leave the last D module."""
@@ -120,8 +118,8 @@ class Model:
             for chunk in torch.from_numpy(self._pad(table)).split(_ROWS_AT_ONCE)
         ]
         inner = torch.cat(slopes).numpy()[:, :, :n_inputs]
-        responses = self.predict(table, engine, theta.device)
-        return in_units(inner, self.x_scaling.slope(table), self.y_scaling.slope(responses))
+        response_slope = self.y_scaling.response_slope(self._outputs(table, engine, theta.device))
+        return in_units(inner, self.x_scaling.slope(table), response_slope)
 
     def log_determinants(self, table: Array) -> Array:
         """log |det d phi_q| (n, m) of the D modules at the states of the rows."""
@@ -136,6 +134,11 @@ class Model:
         """The CPU's engine, the parameters and the centers in double precision."""
         engine, _ = choose_engine("cpu", "cpu")
         return engine, self.theta.double(), [c.double() for c in self.centers]
+
+    def _outputs(self, table: Array, engine: Engine, device: torch.device) -> Array:
+        """Standardised responses (n, d_Y)."""
+        outputs = [_end(states[-1]) for states in self._walk(table, engine, device)]
+        return np.concatenate(outputs)[:, : len(self.y_scaling.mean)]
 
     def _walk(self, table: Array, engine: Engine, device: torch.device) -> Iterator[list[Array]]:
         """States behind each module, some rows at a time: memory does not grow with the table.

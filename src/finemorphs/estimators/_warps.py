@@ -4,13 +4,15 @@
                the mean slope beyond them
     power      Yeo and Johnson's power of the standardised value, its exponent the most likely one
 
-Both are strictly increasing, so that they can be undone; ``slope`` is their derivative.
+Both are strictly increasing, so that they can be undone; ``slope`` is their derivative. A power
+undone may run away beyond the data: predicted responses are cut to their range in training, widened
+by half of it to each side (``limit``). Normal scores are straight there, and are not cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +21,7 @@ from scipy.stats import yeojohnson
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from finemorphs._typing import Array
-from finemorphs.exceptions import ModelFileError
+from finemorphs.exceptions import ModelFileError, NotInvertibleError
 
 __all__ = [
     "WARPS",
@@ -33,8 +35,9 @@ __all__ = [
 
 _KNOTS = 256
 _SAME = 1e-9  # of a column's range: quantiles nearer than that are one
-_MARGIN = 0.5  # of a standard deviation: how far a power is undone beyond the training values
+_MARGIN = 0.5  # of the range of the training responses: how far beyond it they may be predicted
 _LARGEST_EXPONENT = 5.0
+_FLATTEST = 1e-6  # least (1 + |x|)^e: where it is less, few digits are left to undo
 
 
 class Warp(Protocol):
@@ -45,6 +48,9 @@ class Warp(Protocol):
 
     def undo(self, table: Array) -> Array:
         """Back to the units of the data."""
+
+    def limit(self, table: Array) -> Array:
+        """Warped responses, cut to those that may be predicted."""
 
     def slope(self, table: Array) -> Array:
         """The derivative of :meth:`apply` at values in the units of the data."""
@@ -90,6 +96,10 @@ class QuantileWarp:
         """Values with these scores."""
         return self._map(table, self.scores, self.knots)
 
+    def limit(self, table: Array) -> Array:
+        """All of them."""
+        return table
+
     def slope(self, table: Array) -> Array:
         """Slope of the piece a value lies in."""
         result = np.empty_like(table)
@@ -121,7 +131,7 @@ class QuantileWarp:
 class PowerWarp:
     """Yeo and Johnson's transform of (value - center) / spread, one exponent a column.
 
-    ``low`` and ``high`` bound what is undone: far from the data the inverse has no value.
+    ``low`` and ``high`` are the least and the largest warped response that may be predicted.
     """
 
     center: Array
@@ -131,19 +141,18 @@ class PowerWarp:
     high: Array
 
     @classmethod
-    def fit(cls, table: Array) -> PowerWarp:
-        """The exponent of largest likelihood for each column."""
-        center, spread = table.mean(0), table.std(0)
+    def fit(cls, sample: Array, table: Array) -> PowerWarp:
+        """The exponent of largest likelihood for each column of a sample of a table."""
+        center, spread = sample.mean(0), sample.std(0)
         spread = np.where(spread > 0, spread, 1.0)
-        standard = (table - center) / spread
+        standard = (sample - center) / spread
         exponent = PowerTransformer(standardize=False).fit(standard).lambdas_
-        exponent = np.clip(exponent, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
         exponent = np.where(standard.std(0) > 0, exponent, 1.0)
-        warp = cls(center, spread, exponent, *np.full((2, len(center)), np.nan))
-        warped = warp.apply(table)
-        margin = _MARGIN * warped.std(0)
-        low, high = warped.min(0) - margin, warped.max(0) + margin
-        return cls(center, spread, exponent, *_inside_range(exponent, low, high))
+        margin = _MARGIN * np.ptp(table, axis=0)
+        ends = np.stack([table.min(0) - margin, table.max(0) + margin])
+        warp = cls(center, spread, _undoable(exponent, (ends - center) / spread), *ends)
+        low, high = warp.apply(ends)
+        return replace(warp, low=low, high=high)
 
     def apply(self, table: Array) -> Array:
         """Powers of the standardised values."""
@@ -152,10 +161,20 @@ class PowerWarp:
         return np.stack(columns, axis=1) if columns else standard
 
     def undo(self, table: Array) -> Array:
-        """Values with these powers."""
-        bounded = np.clip(table, self.low, self.high)
-        columns = [_undo_power(c, e) for c, e in zip(bounded.T, self.exponent, strict=True)]
+        """Values with these powers; a power below 0, or above 2, does not take all of them."""
+        if (beyond := _beyond(table, self.exponent)).any():
+            row, column = np.argwhere(beyond)[0]
+            raise NotInvertibleError(
+                f"the power warp of column {column} cannot be undone at {table[row, column]:.6g}, "
+                "a value that it nowhere takes; give values nearer to those of training rows, or "
+                "fit with the warp 'quantile'."
+            )
+        columns = [_undo_power(c, e) for c, e in zip(table.T, self.exponent, strict=True)]
         return np.stack(columns, axis=1) * self.spread + self.center
+
+    def limit(self, table: Array) -> Array:
+        """Not below ``low``, not above ``high``."""
+        return np.clip(table, self.low, self.high)
 
     def slope(self, table: Array) -> Array:
         """(1 + |x|)^(e - 1) for x >= 0, (1 + |x|)^(1 - e) for x < 0, by the spread."""
@@ -184,11 +203,12 @@ def fit_warp(kind: str, table: Array, weights: Array) -> Warp | None:
     """The warp of the columns of a table, None for "none"; a weight of 2 is the row twice."""
     if kind == "none":
         return None
+    sample = table
     if not (weights == weights[0]).all():
         shares = np.cumsum(weights) / weights.sum()
         n = max(len(table), int(min(weights.sum(), 10 * len(table))))
-        table = table[np.searchsorted(shares, (np.arange(n) + 0.5) / n)]
-    return WARPS[kind].fit(table)
+        sample = table[np.searchsorted(shares, (np.arange(n) + 0.5) / n)]
+    return QuantileWarp.fit(sample) if kind == "quantile" else PowerWarp.fit(sample, table)
 
 
 def warp_kind(warp: Warp | None) -> str:
@@ -215,6 +235,8 @@ def restore_warp(kind: str, arrays: Mapping[str, Array], n_columns: int) -> Warp
         values["ends"] = values["ends"].astype(int)
     elif any(a.shape != (n_columns,) for a in values.values()):
         raise ModelFileError(f"the power warp of the file is not one of {n_columns} columns.")
+    elif any(_beyond(values[name], values["exponent"]).any() for name in ("low", "high")):
+        raise ModelFileError("the power warp of the file cannot be undone at its limits.")
     return WARPS[kind](**values)
 
 
@@ -244,15 +266,18 @@ def _mean_slope(x: Array, z: Array) -> float:
     return float((z[-1] - z[0]) / (x[-1] - x[0])) if len(x) > 1 else 1.0
 
 
-def _inside_range(exponent: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Bounds inside the values that Yeo and Johnson's transform takes."""
-    with np.errstate(divide="ignore"):
-        top = np.where(exponent < 0, -1 / exponent, np.inf)
-        bottom = np.where(exponent > 2, -1 / (exponent - 2), -np.inf)
-    finite_top, finite_bottom = np.isfinite(top), np.isfinite(bottom)
-    top = np.where(finite_top, 0.999 * top, top)
-    bottom = np.where(finite_bottom, 0.999 * bottom, bottom)
-    return np.maximum(low, bottom), np.minimum(high, top)
+def _undoable(exponent: Array, ends: Array) -> Array:
+    """The exponents, none so extreme that the power is flat at the ends (low, high) of its use."""
+    left, right = -np.log(_FLATTEST) / np.log1p(np.maximum(np.abs(ends), _FLATTEST))
+    lowest = -np.minimum(_LARGEST_EXPONENT, right)
+    return np.clip(exponent, lowest, np.minimum(_LARGEST_EXPONENT, 2 + left))
+
+
+def _beyond(z: Array, exponent: Array) -> Array:
+    """Which of the values z Yeo and Johnson's transform does not take."""
+    up, down = exponent * np.maximum(z, 0), (2 - exponent) * np.maximum(-z, 0)
+    beyond: Array = (up <= -1) | (down <= -1)
+    return beyond
 
 
 def _undo_power(z: Array, exponent: float) -> Array:

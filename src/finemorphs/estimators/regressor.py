@@ -17,6 +17,7 @@ from finemorphs.estimators._members import average
 from finemorphs.estimators._numbers import check_range
 from finemorphs.estimators._plans import Plans
 from finemorphs.estimators._stream import SAMPLE
+from finemorphs.estimators._warps import warp_kind
 from finemorphs.losses import NAMED, Loss
 from finemorphs.streams import ArrayStream, Stream
 from finemorphs.training import Callback, estimate_noise
@@ -77,7 +78,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         changes memory, not the result; None chooses it by ``max_memory``.
     input_warp, response_warp : {"none", "quantile", "power", "auto"}, default="none"
         A monotone map of each column before it is standardised: normal scores of its ranks, or
-        Yeo and Johnson's power; "auto" chooses inside the training data.
+        Yeo and Johnson's power; "auto" chooses inside the training data. With a power of the
+        responses, predictions are limited to their range in training, widened by half of it to
+        each side.
     preset : {"paper", "best"} or None, default=None
         Sets what is left at its default. "paper": the paper's optimiser and its noise rule.
         "best": flows and kernel regression averaged by what they predict out of fold; sequence,
@@ -118,6 +121,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     ----------
     sequence_ : str
         The sequence in canonical form.
+    input_warp_, response_warp_ : {"none", "quantile", "power"}
+        The warps of ``model_``, chosen where they were "auto". With ``preset="best"`` other
+        members may have others, which their names say.
     noise_ : float
         The noise level at the end of training.
     objective_ : float
@@ -286,6 +292,16 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         if len(self.members_) > 1:
             self._measure_residual(X, y.reshape(len(y), -1), weights)
         return self
+
+    @property
+    def input_warp_(self) -> str:
+        """The kind of warp of the inputs."""
+        return warp_kind(self.model_.x_scaling.warp)
+
+    @property
+    def response_warp_(self) -> str:
+        """The kind of warp of the responses."""
+        return warp_kind(self.model_.y_scaling.warp)
 
     def _warps(self) -> tuple[str, str]:
         return self.input_warp, self.response_warp
