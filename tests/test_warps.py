@@ -230,3 +230,38 @@ def test_an_exported_program_has_the_limits(rare, tmp_path):
     np.testing.assert_allclose(
         program(torch.from_numpy(far)), model.predict(far.astype(float)), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("subset_size", [None, 30])
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_training_error_is_in_the_units_of_the_responses(kind, loss, subset_size, skewed):
+    x, y = skewed
+    weights = np.random.default_rng(1).integers(1, 4, len(x)).astype(float)
+    model = FineMorphsRegressor(
+        response_warp=kind,
+        loss=loss,
+        subset_size=subset_size,
+        batch_size=7,
+        n_steps=3,
+        max_iter=10,
+        dummy_dims=0,
+        dtype="float64",
+        random_state=0,
+    ).fit(x, np.stack([y, x[:, 1]], 1), weights)
+    errors = ((model.predict(x) - np.stack([y, x[:, 1]], 1)) ** 2).sum(1)
+    expected = np.sqrt(np.average(errors, weights=weights))
+    assert model.history_["rmse"][-1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_end_by_the_error_behind_the_warp(kind, skewed):
+    """So that a fit of warped responses is a fit of them as they are behind the warp."""
+    x, y = skewed
+    options = {"n_steps": 3, "max_iter": 30, "random_state": 0, "dtype": "float64"}
+    warped = FineMorphsRegressor(response_warp=kind, **options).fit(x, y)
+    z = fit_warp(kind, y[:, None], np.ones(len(y))).apply(y[:, None])[:, 0]
+    plain = FineMorphsRegressor(**options).fit(x, z)
+    np.testing.assert_array_equal(warped.history_["round"], plain.history_["round"])
+    assert warped.noise_ == pytest.approx(plain.noise_)
+    assert warped.history_["rmse"][-1] != pytest.approx(plain.history_["rmse"][-1])

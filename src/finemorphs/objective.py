@@ -18,7 +18,7 @@ of the curvature is left; a hundredth of it stands for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -56,6 +56,8 @@ class Evaluation:
         Weighted sum over rows of the loss, the share of each response, standardised.
     mass : float
         Sum of the weights of all rows.
+    measured : Tensor or None
+        Weighted sum over rows of what the objective measures beside, if it does.
     affine_metrics : tuple
         For each A module its place in the gradient, itself, and its metric at this point.
     """
@@ -68,6 +70,7 @@ class Evaluation:
     endpoint: float
     losses: Tensor
     mass: float
+    measured: Tensor | None = None
     affine_metrics: tuple[tuple[slice, Affine, Tensor], ...] = ()
 
     def complete(self, vector: Vector, natural: Tensor) -> Tensor:
@@ -108,6 +111,9 @@ class Objective:
         evaluation. ``inputs`` then holds the control points alone.
     group : Group, optional
         The processes that share the other rows; each has its own in ``others``.
+    measure : callable, optional
+        Takes outputs and targets as the loss does, and gives values (n, d_Y) that are summed
+        beside it, for the record alone.
     """
 
     def __init__(
@@ -121,6 +127,7 @@ class Objective:
         *,
         others: Iterable[Rows] | None = None,
         group: Group = ALONE,
+        measure: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         self.sequence = sequence
         self.engine = engine
@@ -130,6 +137,7 @@ class Objective:
         self.controls = rows[:n_controls]
         self._others = rows[n_controls:].blocks() if others is None else others
         self.group = group
+        self._measure = measure
         self._alone = others is None and not self._others
         # With other rows the metric of the controls is solved for on the host's command.
         record = engine.recorded if self._alone else (lambda function: function)
@@ -140,8 +148,9 @@ class Objective:
         """Value, gradient and, if asked for, the natural gradient at theta."""
         precision = torch.tensor(sigma**-2, dtype=torch.float64, device=theta.device)
         passes = self._natural_passes if natural else self._passes
-        parts, losses, gradient, *extra = passes(theta, precision)
+        parts, sums, gradient, *extra = passes(theta, precision)
         energy, affine, endpoint, mass = parts.tolist()
+        losses, measured = (sums, None) if self._measure is None else sums.chunk(2)
         return Evaluation(
             value=energy + affine + endpoint,
             gradient=gradient,
@@ -151,6 +160,7 @@ class Objective:
             endpoint=endpoint,
             losses=losses,
             mass=mass,
+            measured=measured,
             affine_metrics=tuple(
                 (place, module, metric)
                 for (place, module), metric in zip(self._affine_places(), extra[1:], strict=natural)
@@ -162,8 +172,8 @@ class Objective:
 
         The control points go forward; the other rows, block by block, go forward and back;
         with what they add up to the control points go back. Gives the parts of G with the
-        mass, the losses, the gradient and, with the natural gradient, that and the metric of
-        each A module.
+        mass, the losses and what is measured, the gradient and, with the natural gradient, that
+        and the metric of each A module.
         """
         sequence, controls = self.sequence, self.controls
         steps = sequence.forward(self.engine, theta, controls.inputs)
@@ -177,15 +187,16 @@ class Objective:
             self.engine, theta, steps, costates, natural, None if sums is None else sums.modules
         )
         energy, affine = _costs(sequence, steps)
-        mass, losses = totals[0], totals[1:]
+        mass, sums_of_rows = totals[0], totals[1:]
+        losses = sums_of_rows[: controls.targets.shape[1]]
         parts = torch.stack([energy, affine, losses.sum() * precision, mass])
         if twin is None:
-            return parts, losses, gradient
+            return parts, sums_of_rows, gradient
         inputs = [controls.inputs, *(step.output for step in steps[:-1])]
         grams = self._grams(controls, inputs)
         if sums is not None:
             grams = [one + other for one, other in zip(grams, sums.grams, strict=True)]
-        return parts, losses, gradient, twin, *self._metrics(theta, grams, precision)
+        return parts, sums_of_rows, gradient, twin, *self._metrics(theta, grams, precision)
 
     def _add_others(
         self,
@@ -210,9 +221,11 @@ class Objective:
         self.group.sum(sums.flat, alike=theta)
 
     def _endpoint(self, rows: Rows, output: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
-        """Mass and losses of rows, in double precision, and their costates at the end."""
+        """Mass, losses and what is measured of rows, in double precision; costates at the end."""
         n_responses = rows.targets.shape[1]
         values, derivatives = self.loss(output[:, :n_responses], rows.targets)
+        if self._measure is not None:
+            values = torch.cat([values, self._measure(output[:, :n_responses], rows.targets)], 1)
         mass = torch.full((1,), len(rows), dtype=torch.float64, device=output.device)
         if rows.weights is not None:
             values = values * rows.weights[:, None]
@@ -253,7 +266,8 @@ class Objective:
 class _Sums:
     """What rows that do not steer add up to, one flat vector in double precision with views.
 
-    ``totals`` mass and losses, ``modules`` the sums of all modules, ``grams`` those of A modules.
+    ``totals`` mass, losses and what is measured, ``modules`` the sums of all modules, ``grams``
+    those of A modules.
     """
 
     def __init__(self, sequence: ModuleSequence, n_totals: int, device: torch.device) -> None:

@@ -33,6 +33,7 @@ from finemorphs.estimators._program import record
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._state import VERSION, describe
 from finemorphs.estimators._stream import prepare_stream
+from finemorphs.estimators._units import SquaredErrors
 from finemorphs.losses import Loss
 from finemorphs.modules import Diffeo
 from finemorphs.objective import Objective
@@ -243,6 +244,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             self._loss_function(),
             others=blocks.others(rows),
             group=group,
+            measure=None if rows.y_scaling.warp is None else SquaredErrors(rows.y_scaling, device),
         )
 
     def _settings(self, rows: TrainingRows, rng: np.random.Generator) -> Settings:

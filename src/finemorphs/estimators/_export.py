@@ -20,7 +20,7 @@ from finemorphs._typing import Tensor
 from finemorphs._version import __version__
 from finemorphs.estimators._tape import Operation, Tape
 
-__all__ = ["FORMATS", "Signature"]
+__all__ = ["FORMATS", "Program", "Signature"]
 
 _OPSET = 17  # of ONNX, since 2022
 _IR_VERSION = 8  # the container that came with it
@@ -49,7 +49,7 @@ class Signature:
     metadata: dict[str, Any]
 
 
-class _Program(torch.nn.Module):
+class Program(torch.nn.Module):
     """A tape that PyTorch can run, and so export."""
 
     def __init__(self, tape: Tape) -> None:
@@ -70,7 +70,7 @@ def _write_torch(path: str | os.PathLike[str], tape: Tape, signature: Signature)
     """A file for ``torch.export.load``; its metadata are the extra file "metadata.json"."""
     example = torch.zeros(2, signature.n_features)
     rows = torch.export.Dim("rows", min=1)
-    program = torch.export.export(_Program(tape).eval(), (example,), dynamic_shapes=({0: rows},))
+    program = torch.export.export(Program(tape).eval(), (example,), dynamic_shapes=({0: rows},))
     extra = {"metadata.json": json.dumps(signature.metadata)}
     torch.export.save(program, path, extra_files=extra)
 

@@ -28,7 +28,7 @@ from finemorphs.kernel_regression import Scales
 from finemorphs.kernels import Kernel
 from finemorphs.modules import Affine, Diffeo
 
-__all__ = ["record"]
+__all__ = ["record", "record_responses"]
 
 
 def record(members: Sequence[Member], flat: bool, probabilities: bool) -> Tape:
@@ -43,6 +43,13 @@ def record(members: Sequence[Member], flat: bool, probabilities: bool) -> Tape:
     if flat:
         result = result @ np.ones(1)
     tape.add("Single", tape.add("Softmax", result) if probabilities else result)
+    return tape
+
+
+def record_responses(scaling: Scaling) -> Tape:
+    """The program that takes standardised responses "X" (n, d_Y) to their own units, in double."""
+    tape = Tape()
+    _leave(scaling, tape.add("Double", Value(tape, "X")))
     return tape
 
 

@@ -58,7 +58,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     noise : "auto", "cv", "paper" or float, default="auto"
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate. "paper" is the
-        same, but never asks for a mean squared error under 0.01 in the units of y. "cv" goes
+        same, but never asks for a mean squared error under 0.01 in the units of y (of the warped y
+        with ``response_warp``). "cv" goes
         down a path of levels, with a rough kernel and another ridge beside the given ones where
         these are left at their defaults, and wider kernels where the widths are a word; it takes
         what predicts rows held out best: kernel, ridge, level, and the iterations at it.
@@ -137,7 +138,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         Iterations, and evaluations of objective and gradient.
     history_ : dict of ndarray
         One entry an iteration: round, iteration, evaluations, sigma, objective, energy, affine,
-        endpoint, rmse, seconds.
+        endpoint, rmse (in the units of y), seconds.
     converged_ : bool
     status_ : str
         Why training ended, as a sentence.

@@ -31,7 +31,7 @@ class Record:
         G and its three parts.
     rmse : float
         Root of the mean loss over the training rows, in the units of y: with the squared loss
-        the root mean squared error.
+        the root mean squared error, as with any loss where the responses are warped.
     seconds : float
         Time since the start of training.
     """

@@ -7,10 +7,11 @@ nearest of the others. With s2 the mean over i, one value for each response,
     sigma^2 = sqrt(N) max( sum(s2) / 2, 0.01 )
     target  = sum( max(s2, 0.0001) sd_Y^2 ) / 2
 
-x and y are standardised; the target is a mean squared error in the units of y, under which
-training stops to lower sigma. (The paper prints the mean over all k residuals and its root;
-this is what its authors ran. Their target is max( sum(s2 sd_Y^2)/2, 0.01 ), whatever the units
-of y are; ours has that floor only when asked for, so that a fit does not depend on the units.)
+x and y are standardised; the target is a mean squared error in the units of y, of the warped y
+where it is, under which training stops to lower sigma. (The paper prints the mean over all k
+residuals and its root; this is what its authors ran. Their target is max( sum(s2 sd_Y^2)/2, 0.01 ),
+whatever the units of y are; ours has that floor only when asked for, so that a fit does not depend
+on the units.)
 
 A row of weight w counts as w equal rows: N is the sum of the weights, the k nearest rows
 are those that fill k places, and the place behind the row itself is the nearest of the others.

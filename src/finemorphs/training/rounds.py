@@ -40,8 +40,9 @@ class Settings:
     """How to train.
 
     ``target`` is the mean loss (units of y, squared) that ends the rounds; None: one round.
-    ``response_scale`` holds the standard deviation of each response. ``max_time`` is in seconds
-    from the call, ``max_memory`` in bytes beyond what the process held then.
+    ``response_scale`` holds the standard deviation of each response. Of responses that are warped,
+    both are those behind the warp. ``max_time`` is in seconds from the call, ``max_memory`` in
+    bytes beyond what the process held then.
     """
 
     sigma: float
@@ -282,7 +283,7 @@ class _Run:
             evaluation.energy,
             evaluation.affine,
             evaluation.endpoint,
-            self._mean_loss() ** 0.5,
+            self._mean_error() ** 0.5,
             seconds,
         )
         self.records.append(record)
@@ -305,8 +306,15 @@ class _Run:
         """Bytes that training has taken."""
         return (resident(self.theta.device) or 0) - self._held
 
+    def _mean_error(self) -> float:
+        """What the record shows: the mean of what the objective measures, or of the loss."""
+        assert self.evaluation is not None
+        if self.evaluation.measured is None:
+            return self._mean_loss()
+        return float(self.evaluation.measured.sum() / self.evaluation.mass)
+
     def _mean_loss(self) -> float:
-        """Over the training rows, summed over the responses, in the units of y."""
+        """Over the training rows, summed over the responses, in the units of y or its warp."""
         assert self.evaluation is not None
         losses = self.evaluation.losses.cpu().numpy()
         return float((losses * self.settings.response_scale**2).sum() / self.evaluation.mass)
