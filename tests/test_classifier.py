@@ -72,6 +72,11 @@ def test_balanced_classes_are_weighted_by_their_rarity() -> None:
     by_hand.fit(table, label, sample_weight=np.where(label == 1, 165 / 30, 165 / 300))
     assert (balanced.predict(table) == 1).sum() > 1.5 * (plain.predict(table) == 1).sum()
     np.testing.assert_array_equal(balanced.predict_proba(table), by_hand.predict_proba(table))
+    doubled, twice = np.concatenate([table, table]), np.concatenate([label, np.ones_like(label)])
+    left_out = np.repeat([1.0, 0.0], len(table))
+    again = FineMorphsClassifier(random_state=0, n_steps=2, class_weight="balanced")
+    again.fit(doubled, twice, left_out)
+    np.testing.assert_array_equal(balanced.predict_proba(table), again.predict_proba(table))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from scipy.stats import binom
 import finemorphs
 from finemorphs import FineMorphsRegressor
 from finemorphs.engines import choose_engine
+from finemorphs.estimators import best
 
 
 def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,6 +164,26 @@ def test_the_best_preset_takes_the_error_out_of_fold() -> None:
     np.testing.assert_array_equal(model.residual_, model.selection_["rmse"])
 
 
+def test_one_member_of_the_best_preset_has_the_error_out_of_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best, "weigh", lambda task, candidates: np.eye(len(candidates))[0])
+    model = FineMorphsRegressor(preset="best", random_state=0, n_steps=2).fit(*TRAIN)
+    assert len(model.members_) == 1
+    mean, std = model.predict(TEST[0], return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(TEST[0]))
+    np.testing.assert_allclose(std, model.selection_["rmse"][0])
+    residual = model.residual_
+    for of_this_version in (True, False):
+        if not of_this_version:
+            del model.residual_
+        model.save(tmp_path / "model")
+        np.testing.assert_array_equal(finemorphs.load(tmp_path / "model").residual_, residual)
+    model.residual_ = residual
+    errors = model.calibrate(*CALIBRATION).conformity_scores_
+    np.testing.assert_allclose(model.residual_, np.sqrt(np.mean(errors**2)))
+
+
 def test_one_member_has_no_std() -> None:
-    with pytest.raises(ValueError, match=r"needs several members .* fit with n_members=5"):
+    with pytest.raises(ValueError, match=r"needs several members .* fit with n_members=5.*preset"):
         MODEL.predict(TEST[0], return_std=True)

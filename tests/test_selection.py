@@ -309,6 +309,16 @@ def test_mean_error_is_one_for_the_mean_of_each_response(table):
     assert mean_error(np.tile(mean, (50, 1)), y, weights) == pytest.approx(3)
 
 
+@pytest.mark.parametrize("options", [{"noise": "cv"}, {"response_warp": "auto"}])
+def test_a_row_of_weight_0_has_no_part_in_a_choice(options, table):
+    x, y = table[0][:40], table[1][:40]
+    weights = np.repeat([1.0, 0.0], [30, 10])
+    fast = {**FAST, "max_iter": 3}
+    left = FineMorphsRegressor(**options, **fast).fit(x, y, weights)
+    out = FineMorphsRegressor(**options, **fast).fit(x[:30], y[:30])
+    np.testing.assert_array_equal(left.predict(x), out.predict(x))
+
+
 # --- warps ------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from finemorphs import storage
@@ -48,7 +48,7 @@ _MIN_ROWS = 5
 _OF_SOME_FITS = ("conformity_scores_", "noise_path_", "notes_", "residual_", "selection_")
 
 
-class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
     """A sequence of modules with scikit-learn's interface, whatever its loss."""
 
     # Of a fit that is several trainings, this one among them.
@@ -150,7 +150,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _check_data(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **options: Any
     ) -> tuple[Array, Array, Array]:
-        """Parameters, table, responses and weights as ``fit`` needs them."""
+        """Checked parameters; table, responses and weights of the rows that have a weight."""
         check_parameters(self.get_params(deep=False))
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=_MIN_ROWS, **options)
@@ -162,7 +162,8 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 f"most {len(X)}, or None for all."
             )
         self._forget()
-        return X, y, weights
+        kept = weights > 0
+        return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
 
     def _forget(self) -> None:
         """Drop what only some fits leave behind: it would speak of the last model."""

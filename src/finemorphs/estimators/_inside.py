@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from finemorphs._typing import Array, ArrayLike
@@ -20,7 +21,7 @@ _INVERSES = {"exact": True, "reverse": False}
 _PREIMAGES = {None: False, "least-norm": True}
 
 
-class Inside:
+class Inside(TransformerMixin):
     """The methods of an estimator with a ``model_`` that show what its modules do.
 
     Derivatives and inverses are those of the discrete map, computed in double precision on
@@ -34,7 +35,11 @@ class Inside:
     device: str
 
     def transform(self, X: ArrayLike) -> Array:
-        """States that leave the last D module, of shape (n_samples, d)."""
+        """States that leave the last D module, of shape (n_samples, d).
+
+        A data frame after ``set_output(transform="pandas")``, with the names of
+        ``get_feature_names_out``.
+        """
         X, engine, device = self._ready(X)
         self._check_diffeos()
         return self.model_.transform(X, engine, device)

@@ -1,8 +1,8 @@
 """Uncertainty: standard deviations from ensembles, and conformal intervals through MAPIE.
 
 The standard deviation of a row is the root of s(x)^2 + residual^2, with s(x) the spread of the
-members' predictions and one residual level for all rows. It is a scale, not a guarantee; the
-intervals of split conformal prediction have one.
+members' predictions, 0 for one member, and one residual level for all rows. It is a scale, not a
+guarantee; the intervals of split conformal prediction have one.
 
 With R_1 .. R_n the absolute errors on rows that training has not seen, the interval of a new row
 is f(x) -+ the ceil((n + 1) confidence)-th smallest of them. If the new row and these are
@@ -68,7 +68,7 @@ class Intervals:
                 f"{predicted.shape}; give finite responses shaped as in fit."
             )
         self.conformity_scores_ = np.abs(observed - predicted).reshape(len(observed), -1)
-        if len(self.members_) > 1:
+        if hasattr(self, "residual_"):
             table, _, _ = self._ready(X)
             _, spread = self._mean_and_spread(table)
             excess = (self.conformity_scores_**2 - spread**2).mean(0)
@@ -99,13 +99,16 @@ class Intervals:
 
     def _mean_and_spread(self, X: Array) -> tuple[Array, Array]:
         """Mean and standard deviation over the members, (n, d_Y), of a checked table."""
-        if len(self.members_) == 1:
-            raise ValueError(
-                "return_std=True needs several members that can disagree, and there is one; fit "
-                "with n_members=5, say, or use predict_interval."
-            )
         engine, device = choose_engine(self.engine, self.device)
         return mean_and_spread(self.members_, lambda model: model.predict(X, engine, device))
+
+    def _check_residual(self) -> None:
+        """Refuse standard deviations where there is nothing to take them from."""
+        if not hasattr(self, "residual_"):
+            raise ValueError(
+                "return_std=True needs several members that can disagree, and there is one; fit "
+                "with n_members=5, say, or with preset='best', or use predict_interval."
+            )
 
     def _measure_residual(self, X: Array, y: Array, weights: Array) -> None:
         """The residual level after training on y (n, d_Y)."""

@@ -105,7 +105,7 @@ class Model:
                 exact=exact,
                 least_norm=least_norm,
             )
-            for chunk in torch.from_numpy(states).split(_ROWS_AT_ONCE)
+            for chunk in torch.tensor(states).split(_ROWS_AT_ONCE)
         ]
         return self.x_scaling.undo(torch.cat(rows).numpy())
 

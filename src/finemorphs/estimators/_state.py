@@ -111,6 +111,8 @@ def restore(kind: type, tensors: dict[str, Tensor], header: dict[str, Any]) -> A
     if "residual" in tensors:
         check_tensor(tensors, "residual", (n_responses,), torch.float64)
         estimator.residual_ = tensors["residual"].numpy()
+    elif "rmse" in getattr(estimator, "selection_", {}):  # of one member, in an older file
+        estimator.residual_ = _restore_residual(estimator.selection_["rmse"], n_responses)
     if "noise_steps" in tensors or "noise_path" in tensors:
         estimator.noise_path_ = _restore_noise_path(tensors, estimator.kernel_order)
     if is_classifier(estimator):
@@ -184,6 +186,14 @@ def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
     path = np.insert(path, 0, kernel_order, axis=1) if oldest else path.copy()
     path[:, -1] = np.nan
     return np.insert(path, 5, 1.0, axis=1)
+
+
+def _restore_residual(errors: Any, n_responses: int) -> Array:
+    """The residual level where it is the error out of fold alone."""
+    residual = np.asarray(errors, dtype=np.float64)
+    if residual.shape != (n_responses,):
+        raise ValueError(f"it has errors of shape {residual.shape} for {n_responses} responses")
+    return residual
 
 
 def _restore_table(tensors: dict[str, Tensor], name: str, n_columns: int) -> Array:

@@ -156,9 +156,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         over the folds they were fitted in) and their weight, the numbers that the model holds,
         and the kernel evaluations that a prediction takes.
     residual_ : ndarray of shape (n_responses,)
-        With several members: the error that is not their disagreement. After ``fit`` it is the
-        root mean squared error on the training rows (with ``preset="best"``, out of fold), after
-        :meth:`calibrate` what the errors there are above the spread of the members.
+        With several members, or ``preset="best"``: the error that is not their disagreement.
+        After ``fit`` it is the root mean squared error on the training rows (with
+        ``preset="best"``, out of fold), after :meth:`calibrate` what the errors there are above
+        the spread of the members.
     conformity_scores_ : ndarray of shape (n_rows, n_responses)
         Absolute errors on the rows of :meth:`calibrate`, once that was called.
     n_features_in_ : int
@@ -290,7 +291,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         check_range("y", y)
         self._n_response_axes = y.ndim
         self._learn(X, y.reshape(len(y), -1), weights)
-        if len(self.members_) > 1:
+        if len(self.members_) > 1 or hasattr(self, "selection_"):
             self._measure_residual(X, y.reshape(len(y), -1), weights)
         return self
 
@@ -320,8 +321,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         ----------
         X : array-like of shape (n_samples, n_features)
         return_std : bool, default=False
-            Whether to give standard deviations too, which needs several members: the root of
-            the variance over the members plus ``residual_`` squared.
+            Whether to give standard deviations too: the root of the variance over the members
+            plus ``residual_`` squared. It needs several members, or ``preset="best"``; where
+            that keeps one member, it is the error out of fold, the same for all rows.
 
         Returns
         -------
@@ -333,6 +335,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         X, engine, device = self._ready(X)
         one = self._n_response_axes == 1
         if return_std:
+            self._check_residual()
             mean, spread = self._mean_and_spread(X)
             std = np.sqrt(spread**2 + self.residual_**2)
             return (mean[:, 0], std[:, 0]) if one else (mean, std)

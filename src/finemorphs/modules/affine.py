@@ -151,8 +151,9 @@ class Affine:
         rank = int((values > _SINGULAR * values.max()).sum())
         if rank < free.shape[1] and not least_norm:
             raise NotInvertibleError(
-                f"{self.name} cannot be inverted: it takes {free.shape[1]} dimensions to {rank}; "
-                "ask for the shortest of the preimages with preimage='least-norm'."
+                f"{self.name} cannot be inverted: of the {free.shape[1]} directions of its inputs "
+                f"its matrix keeps {rank} (singular values up to {_SINGULAR:g} of the largest are "
+                "0); ask for the shortest of the preimages with preimage='least-norm'."
             )
         x = (z - offset) @ torch.linalg.pinv(free, rtol=_SINGULAR).T
         return torch.nn.functional.pad(x, (0, self.d_in - free.shape[1]))
