@@ -94,6 +94,16 @@ def test_a_subset_is_fitted_on_the_device():
     assert model.score(*curve(seed=1)) > 0.95
 
 
+@pytest.mark.parametrize("subset_size", [None, 40])
+@pytest.mark.parametrize("kind", ["quantile", "power"])
+def test_the_error_of_warped_responses_is_measured_on_the_device(kind, subset_size):
+    X, y = curve()
+    options = {"response_warp": kind, "subset_size": subset_size, "dummy_dims": 0, "max_iter": 20}
+    model = FineMorphsRegressor(engine="cuda", random_state=0, **options).fit(X, np.exp(y))
+    error = np.sqrt(np.mean((model.predict(X) - np.exp(y)) ** 2))
+    assert model.history_["rmse"][-1] == pytest.approx(error, rel=1e-2)
+
+
 def test_memory_that_runs_out_is_explained_and_the_device_stays_usable(monkeypatch):
     X, y = curve()
     with pytest.raises(MemoryLimitError, match="give memory=5"):
