@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,12 +24,6 @@ class KernelModel:
     regression: KernelRegression
     x_scaling: Scaling
     y_scaling: Scaling
-
-    def __post_init__(self) -> None:
-        # Row by row, as a file gives them back: products round by the layout.
-        regression = self.regression
-        rows = {name: getattr(regression, name).contiguous() for name in ("points", "coefficients")}
-        object.__setattr__(self, "regression", replace(regression, **rows))
 
     def __repr__(self) -> str:
         n_rows, n_features = self.regression.points.shape
