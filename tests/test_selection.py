@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,6 +54,8 @@ def mixed(oblique):
 
 def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
+    assert "that predict rows held out best" in model.status_
+    assert model.converged_
     orders, ridges, multiples, errors, evaluations, widths = model.noise_path_.T
     assert (widths == 1).all()
     assert (evaluations > 1).all()
@@ -581,6 +584,21 @@ def test_best_keeps_warps_that_were_given(table):
     assert (model.input_warp_, model.response_warp_) == ("power", "quantile")
 
 
+def test_best_says_that_it_has_chosen(best):
+    n = len(best.selection_["candidates"])
+    assert best.status_ == f"Chosen from {n} candidates by what they predict out of fold."
+    assert best.converged_
+
+
+def test_best_says_in_how_many_folds_a_candidate_was_fitted(table, monkeypatch):
+    monkeypatch.setattr(_flows, "_ENOUGH", 0)
+    monkeypatch.setattr(_flows, "weigh", lambda task, candidates: np.zeros(len(candidates)))
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    folds = {c["name"]: c["folds"] for c in model.selection_["candidates"]}
+    assert {n for name, n in folds.items() if "kernels" in name} == {model.selection_["folds"]}
+    assert {n for name, n in folds.items() if "kernels" not in name} == {1}
+
+
 def test_best_ends_by_its_time_and_says_so(table):
     model = FineMorphsRegressor(preset="best", max_time=1e-3, **FAST).fit(*table)
     assert "time limit" in model.status_
@@ -626,6 +644,22 @@ def test_ctrl_c_in_a_later_kernel_regression_leaves_a_model(number, n_left, obli
     assert np.isfinite(model.predict(oblique[0])).all()
     names = [c["name"] for c in model.selection_["candidates"] if "kernels" in c["name"]]
     assert len(names) == n_left
+
+
+def test_an_interrupted_fit_knows_how_long_it_took(table, press_ctrl_c, monkeypatch):
+    press_ctrl_c(6)
+    monkeypatch.setattr(_path.time, "perf_counter", count(step=1.0).__next__)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    before = _path.time.perf_counter()
+    assert 0.9 * before < model.selection_["seconds"] < before
+
+
+def test_flows_behind_unfinished_kernels_leave_no_checkpoint(table, press_ctrl_c, tmp_path):
+    """A whole fit may give them another warp."""
+    press_ctrl_c(6)
+    path = tmp_path / "c"
+    FineMorphsRegressor(preset="best", checkpoint=path, **FAST).fit(*table)
+    assert not path.exists()
 
 
 def test_ctrl_c_in_the_last_fits_leaves_the_members_that_are_there(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import fields
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -345,9 +346,9 @@ def records(rounds_of_iterations=(1, 1, 2)):
     ]
 
 
-def shown(verbose, rows, terminal=False, notice=None):
+def shown(verbose, rows, terminal=False, notice=None, width=200):
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
+    console = Console(file=out, force_terminal=terminal, width=width, highlight=False)
     with Progress(verbose, console) as progress:
         if notice:
             progress.say(notice)
@@ -381,6 +382,40 @@ def test_progress_prints_nothing_twice():
 def test_progress_on_a_terminal_shows_the_last_iteration():
     text = shown(1, records(), terminal=True)
     assert "iteration    3" in text
+
+
+@pytest.mark.parametrize(("width", "parts"), [(80, False), (130, True)])
+def test_progress_fits_the_terminal(width, parts):
+    """What the objective is made of goes first, the error and the seconds stay."""
+    row = Record(10, 1234, 3000, 0.5, 123.456789, 1.234, 12.34, 109.883, 0.123456, 1234.56)
+    text = shown(1, [row], terminal=True, width=width)
+    assert "RMSE 0.1235  1234.6 s" in text
+    assert "\u2026" not in text
+    assert ("energy 1.234" in text) is parts
+
+
+def test_a_step_is_shown_with_its_seconds_and_leaves_no_line(monkeypatch):
+    seconds = iter([0.0, *[37.0] * 99])
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("finemorphs.training.progress.time", clock)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=40, highlight=False)
+    with Progress(1, console) as progress:
+        progress.step("AD^4A, inputs none, fold 2 of 5")
+        progress._live.refresh()
+        progress.step("kernels of mixed features (inputs none, response power)")
+        progress._live.refresh()
+    text = out.getvalue()
+    assert "AD^4A, inputs none, fold 2 of 5  37 s" in text
+    assert "kernels of mixed features (inputs\u2026  37 s" in text
+    assert text.endswith("\x1b[1A\x1b[2K")  # up, and erased
+
+
+def test_a_step_is_not_shown_without_a_terminal():
+    out = io.StringIO()
+    with Progress(1, Console(file=out, width=200)) as progress:
+        progress.step("kernels")
+    assert out.getvalue() == ""
 
 
 def test_notices_are_shown_as_they_are():

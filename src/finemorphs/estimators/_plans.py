@@ -15,9 +15,11 @@ from finemorphs._typing import Array
 from finemorphs.distributed import ALONE
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._parameters import generator
+from finemorphs.estimators._path import stop_reason
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
 from finemorphs.estimators.best import fit_best
+from finemorphs.training import Progress
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Plans"]
 
 _PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
+
+_CHOSEN = "Trained at the noise level and for the iterations that predict rows held out best."
 
 
 class Plans(BaseFineMorphs):
@@ -47,8 +51,12 @@ class Plans(BaseFineMorphs):
         elif self.n_members > 1:
             fit_members(self, X, y, weights, rng)
         elif self.noise == "cv":
-            fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
+            with Progress(self.verbose) as progress:
+                progress.step("noise level, kernel and ridge, judged by rows held out")
+                fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
             self._adopt(fitted)
+            if not stop_reason(fitted):
+                self.status_, self.converged_ = _CHOSEN, True
         else:
             self._fit(X, y, weights)
 

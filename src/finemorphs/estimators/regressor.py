@@ -140,6 +140,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         One entry an iteration: round, iteration, evaluations, sigma, objective, energy, affine,
         endpoint, rmse (in the units of y), seconds.
     converged_ : bool
+        Whether training came to its end, or with ``noise="cv"`` and ``preset="best"`` the search.
     status_ : str
         Why training ended, as a sentence.
     model_ : Model
@@ -152,9 +153,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         evaluations of objective and gradient, and the multiple of the given widths. A level that
         was gone on with has several rows.
     selection_ : dict
-        With ``preset="best"``: candidates with their error out of fold (for flows that were left,
-        over the folds they were fitted in) and their weight, the numbers that the model holds,
-        and the kernel evaluations that a prediction takes.
+        With ``preset="best"``: candidates with their error out of fold, their weight and the folds
+        that they were fitted in, fewer for flows that were left; the error of the mean, the
+        numbers that the model holds, and the kernel evaluations that the prediction of a row takes.
     residual_ : ndarray of shape (n_responses,)
         With several members, or ``preset="best"``: the error that is not their disagreement.
         After ``fit`` it is the root mean squared error on the training rows (with

@@ -36,15 +36,19 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
     task = Task(estimator, X, y, weights)
     with Progress(estimator.verbose) as progress:
         response_warp, kernels = fit_kernels(task, progress)
+        if task.clock.is_over():  # a whole fit, by other kernels, may have flows of another warp
+            estimator._shared_checkpoint = None
         flows = fit_flows(task, response_warp, kernels, progress)
-    candidates = [*kernels, *flows.candidates]
-    members, shares = _members(task, candidates, weigh(task, candidates))
+        candidates = [*kernels, *flows.candidates]
+        progress.step("kernels with a weight, fitted to all rows")
+        members, shares = _members(task, candidates, weigh(task, candidates))
     estimator._adopt(flows.first)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members, flows.left)
     stopped = INTERRUPTED if task.interrupted else flows.stopped
-    if stopped:
-        estimator.status_, estimator.converged_ = stopped, False
+    n = len(estimator.selection_["candidates"])
+    estimator.status_ = stopped or f"Chosen from {n} candidates by what they predict out of fold."
+    estimator.converged_ = not stopped
 
 
 def _members(
@@ -82,14 +86,19 @@ def _summary(
 ) -> dict[str, Any]:
     """What was chosen and why, what it costs to predict and to keep.
 
-    The error of a candidate that was left is that over the folds it was fitted in.
+    The error of a candidate is that over the folds it was fitted in; one that was left has fewer.
     """
     used = shares > 0
     parts = [c.out_of_fold for c, u in zip(candidates, used, strict=True) if u]
     mean = np.tensordot(shares[used], np.stack(parts), axes=1)
     return {
         "candidates": [
-            {"name": c.name, "rmse": task.rmse(c.out_of_fold), "weight": float(share)}
+            {
+                "name": c.name,
+                "rmse": task.rmse(c.out_of_fold),
+                "weight": float(share),
+                "folds": task.n_folds(c.out_of_fold),
+            }
             for c, share in zip([*candidates, *left], [*shares, *np.zeros(len(left))], strict=True)
         ],
         "rmse": task.rmse(mean),

@@ -135,12 +135,12 @@ def _walk(
 ) -> _Walk:
     """The path that ``take`` takes in a fold, given the estimator, the data and the rows."""
     flow = task.estimator._twin(**options, max_time=task.clock.left())
+    inputs, place = options["input_warp"], f"fold {fold + 1} of {len(task.splits)}"
+    name = f"{flow.sequence}, inputs {inputs}, {place}"
+    progress.step(name)
     points = take(flow, (task.X, task.y, task.weights), task.flow_splits[fold])
     walk = _Walk(options, list(points), fold)
-    progress.say(
-        f"{walk.best.fit.sequence_}, inputs {options['input_warp']}, fold {fold + 1} of "
-        f"{len(task.splits)}: {walk.best.error**0.5:.4g} standard deviations held out."
-    )
+    progress.say(f"{name}: {walk.best.error**0.5:.4g} standard deviations held out.")
     return walk
 
 

@@ -31,6 +31,7 @@ from finemorphs.training import Progress
 
 __all__ = ["fit_kernels"]
 
+_PLAIN, _MIXED = "kernels", "kernels of mixed features"
 _SAMPLE_ROWS = 8000  # of a regression in place of one that would need iterations
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
@@ -54,9 +55,10 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
     """
     trials: list[_Trial] = []
 
-    def attempt(fit: Callable[[], _Trial | None]) -> None:
+    def attempt(what: str, warps: tuple[str, str], fit: Callable[[], _Trial | None]) -> None:
         if trials and task.clock.is_over():
             return
+        progress.step(_name(what, warps))
         try:
             trial = fit()
         except KeyboardInterrupt:
@@ -73,7 +75,8 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
 
     few = min(_SAMPLE_ROWS, task.kernel_rows.factor) if task.is_large else len(task.X)
     for response_warp, input_warp in product(task.response_warps, task.input_warps):
-        attempt(partial(_plain, task, (input_warp, response_warp), _SCALES_ROWS, few))
+        warps = input_warp, response_warp
+        attempt(_PLAIN, warps, partial(_plain, task, warps, _SCALES_ROWS, few))
     predictions = {
         warp: [t.candidate.out_of_fold for t in trials if t.warps[1] == warp]
         for warp in dict.fromkeys(trial.warps[1] for trial in trials)
@@ -82,11 +85,12 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
     kept = {trial.warps: trial for trial in trials if trial.warps[1] == best}
     if task.is_large:
         for warps in kept:
-            attempt(partial(_plain, task, warps, _MORE_SCALES_ROWS, task.kernel_rows.most))
+            most = task.kernel_rows.most
+            attempt(_PLAIN, warps, partial(_plain, task, warps, _MORE_SCALES_ROWS, most))
         kept |= {trial.warps: trial for trial in trials if trial.warps in kept}
     for trial in kept.values():
         of_rows = _MORE_MIXING_ROWS if task.is_large else _MIXING_ROWS
-        attempt(partial(_mixed, task, trial, of_rows))
+        attempt(_MIXED, trial.warps, partial(_mixed, task, trial, of_rows))
     last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps in kept}
     return best, [*last.values()]
 
@@ -94,7 +98,7 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
 def _plain(task: Task, warps: tuple[str, str], of_rows: dict[str, int], most: int) -> _Trial:
     """Kernel regression with these warps, its scales chosen on a sample, with so many rows."""
     scales = likely_scales(_sample(task, warps, of_rows))
-    return _trial(task, "kernels", scales, warps, most)
+    return _trial(task, _PLAIN, scales, warps, most)
 
 
 def _mixed(task: Task, plain: _Trial, of_rows: dict[str, int]) -> _Trial | None:
@@ -103,7 +107,11 @@ def _mixed(task: Task, plain: _Trial, of_rows: dict[str, int]) -> _Trial | None:
     if not scales.mixing.any():
         return None
     most = task.kernel_rows.most
-    return _trial(task, "kernels of mixed features", scales, plain.warps, most)
+    return _trial(task, _MIXED, scales, plain.warps, most)
+
+
+def _name(kind: str, warps: tuple[str, str]) -> str:
+    return "{} (inputs {}, response {})".format(kind, *warps)
 
 
 def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
@@ -118,7 +126,7 @@ def _trial(task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: 
 
     Where that takes long and time is over, it is the one of the last fold.
     """
-    name = "{} (inputs {}, response {})".format(kind, *warps)
+    name = _name(kind, warps)
     out_of_fold = np.full(task.y.shape, np.nan)
     for train, test in task.splits:
         model = _kernel_model(task, scales, train, warps, most)

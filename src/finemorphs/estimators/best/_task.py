@@ -90,7 +90,7 @@ class Task:
 
     def interrupt(self) -> None:
         """End as soon as there is a model."""
-        self.interrupted, self.clock = True, Clock(0.0)
+        self.interrupted, self.clock.max_time = True, 0.0
 
     def sample(self, rows: Array, most: int) -> Array:
         """The rows, or so many of them drawn at random, in their order."""
@@ -109,6 +109,10 @@ class Task:
         known = ~np.isnan(prediction).any(1)
         errors = (prediction[known] - self.y[known]) ** 2
         return [float(e) for e in np.sqrt(np.average(errors, axis=0, weights=self.weights[known]))]
+
+    def n_folds(self, prediction: Array) -> int:
+        """Folds whose rows have a prediction."""
+        return sum(not np.isnan(prediction[test]).any() for _, test in self.splits)
 
 
 def _kinds(given: str, tried: tuple[str, ...]) -> tuple[str, ...]:
