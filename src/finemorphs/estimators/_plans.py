@@ -15,7 +15,7 @@ from finemorphs._typing import Array
 from finemorphs.distributed import ALONE
 from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._parameters import generator
-from finemorphs.estimators._path import stop_reason
+from finemorphs.estimators._path import Clock, stop_reason
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
 from finemorphs.estimators.best import fit_best
@@ -46,8 +46,11 @@ class Plans(BaseFineMorphs):
             paper = {name: value for name, value in _PAPER.items() if self._is_default(name)}
             self._adopt(self._trained_twin(X, y, weights, preset=None, **paper))
         elif "auto" in (self.input_warp, self.response_warp):
-            warps = choose_warps(self, X, y, weights, rng)
-            self._adopt(self._trained_twin(X, y, weights, **warps))
+            clock = Clock(self.max_time)
+            with Progress(self.verbose) as progress:
+                progress.step("warps, judged by rows held out")
+                warps = choose_warps(self, X, y, weights, rng)
+            self._adopt(self._trained_twin(X, y, weights, **warps, max_time=clock.left()))
         elif self.n_members > 1:
             fit_members(self, X, y, weights, rng)
         elif self.noise == "cv":
