@@ -585,7 +585,7 @@ def test_best_keeps_warps_that_were_given(table):
 
 
 def test_best_says_that_it_has_chosen(best):
-    n = len(best.selection_["candidates"])
+    n = len(best.selection_["candidates"]) + len(best.selection_["rejected"])
     assert best.status_ == f"Chosen from {n} candidates by what they predict out of fold."
     assert best.converged_
 
@@ -597,6 +597,19 @@ def test_best_says_in_how_many_folds_a_candidate_was_fitted(table, monkeypatch):
     folds = {c["name"]: c["folds"] for c in model.selection_["candidates"]}
     assert {n for name, n in folds.items() if "kernels" in name} == {model.selection_["folds"]}
     assert {n for name, n in folds.items() if "kernels" not in name} == {1}
+
+
+@pytest.mark.parametrize("hopeless", [0.0, np.inf])
+def test_best_tells_what_it_rejected(hopeless, table, monkeypatch):
+    monkeypatch.setattr(_flows, "_HOPELESS", hopeless)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(*table)
+    tried = [c["name"] for kind in ("candidates", "rejected") for c in model.selection_[kind]]
+    assert sum(name.startswith("kernels (") for name in tried) == 4  # warps of inputs and response
+    assert sum(name.startswith("AD^4A (") for name in tried) == 2
+    assert sum(name.startswith("ADA (") for name in tried) == 1
+    for candidate in model.selection_["rejected"]:
+        assert candidate["folds"] == (5 if "kernels" in candidate["name"] else 1)
+        assert candidate["rmse"][0] > 0
 
 
 def test_best_ends_by_its_time_and_says_so(table):

@@ -154,8 +154,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         was gone on with has several rows.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold, their weight and the folds
-        that they were fitted in, fewer for flows that were left; the error of the mean, the
-        numbers that the model holds, and the kernel evaluations that the prediction of a row takes.
+        that they were fitted in, fewer for flows that were left; those that were rejected before
+        they were weighed; the error of the mean, the numbers that the model holds, and the kernel
+        evaluations that the prediction of a row takes.
     residual_ : ndarray of shape (n_responses,)
         With several members, or ``preset="best"``: the error that is not their disagreement.
         After ``fit`` it is the root mean squared error on the training rows (with

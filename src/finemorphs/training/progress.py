@@ -65,7 +65,7 @@ class Progress:
             self._console.print(Text(text))
 
     def step(self, text: str) -> None:
-        """What is done now, until the next step: on a terminal, with the seconds since the start."""
+        """What is done now; a terminal shows it, with the seconds since the start."""
         self._step = text
 
     def __call__(self, record: Record) -> None:

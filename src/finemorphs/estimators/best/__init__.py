@@ -46,7 +46,7 @@ def fit_best(estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array)
     estimator.members_ = members
     estimator.selection_ = _summary(task, candidates, shares, members, flows.left)
     stopped = INTERRUPTED if task.interrupted else flows.stopped
-    n = len(estimator.selection_["candidates"])
+    n = sum(len(estimator.selection_[kind]) for kind in ("candidates", "rejected"))
     estimator.status_ = stopped or f"Chosen from {n} candidates by what they predict out of fold."
     estimator.converged_ = not stopped
 
@@ -88,19 +88,21 @@ def _summary(
 
     The error of a candidate is that over the folds it was fitted in; one that was left has fewer.
     """
+
+    def judged(candidate: Candidate) -> dict[str, Any]:
+        prediction = candidate.out_of_fold
+        errors, folds = task.rmse(prediction), task.n_folds(prediction)
+        return {"name": candidate.name, "rmse": errors, "folds": folds}
+
     used = shares > 0
     parts = [c.out_of_fold for c, u in zip(candidates, used, strict=True) if u]
     mean = np.tensordot(shares[used], np.stack(parts), axes=1)
     return {
         "candidates": [
-            {
-                "name": c.name,
-                "rmse": task.rmse(c.out_of_fold),
-                "weight": float(share),
-                "folds": task.n_folds(c.out_of_fold),
-            }
+            judged(c) | {"weight": float(share)}
             for c, share in zip([*candidates, *left], [*shares, *np.zeros(len(left))], strict=True)
         ],
+        "rejected": [judged(candidate) for candidate in task.rejected],
         "rmse": task.rmse(mean),
         "folds": len(task.splits),
         "numbers": sum(member.model.n_numbers for member in members),

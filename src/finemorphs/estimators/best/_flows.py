@@ -73,16 +73,18 @@ def fit_flows(
     trials = _trials(task, response_warp, to_beat, progress)
     best = min(trials, key=lambda walk: walk.best.error)
     stopped = trials[-1].stopped
-    if best.best.error > _HOPELESS * to_beat:
+    is_hopeless = best.best.error > _HOPELESS * to_beat
+
+    def is_near(trial: _Walk) -> bool:
+        alike = trial.options["input_warp"] == best.options["input_warp"]
+        near = alike and trial.best.error <= _NEAR * best.best.error
+        return trial is best or (near and not is_hopeless)
+
+    task.rejected += [_candidate(task, [trial])[0] for trial in trials if not is_near(trial)]
+    if is_hopeless:
         hopeless, fit = _candidate(task, [best])
         return Flows([], [hopeless], fit, stopped)
-    near = [
-        trial
-        for trial in trials
-        if trial.best.error <= _NEAR * best.best.error
-        and trial.options["input_warp"] == best.options["input_warp"]
-    ]
-    near.sort(key=lambda walk: walk.best.error)
+    near = sorted(filter(is_near, trials), key=lambda walk: walk.best.error)
     kept: list[Candidate] = []
     left: list[Candidate] = []
     first = best.best.fit

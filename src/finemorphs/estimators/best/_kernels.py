@@ -91,6 +91,7 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
     for trial in kept.values():
         of_rows = _MORE_MIXING_ROWS if task.is_large else _MIXING_ROWS
         attempt(_MIXED, trial.warps, partial(_mixed, task, trial, of_rows))
+    task.rejected += [trial.candidate for trial in trials if trial.warps not in kept]
     last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps in kept}
     return best, [*last.values()]
 

@@ -65,6 +65,7 @@ class Task:
         self.response_warps = _kinds(estimator.response_warp, _RESPONSE_WARPS)
         self.clock = Clock(estimator.max_time)
         self.interrupted = False
+        self.rejected: list[Candidate] = []  # tried, but not weighed
 
     @cached_property
     def flow_splits(self) -> list[tuple[Array, Array]]:
