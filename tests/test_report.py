@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,8 +16,9 @@ import pytest
 from _browser import Browser, find_chromium
 
 from finemorphs import FineMorphsClassifier, FineMorphsRegressor
+from finemorphs.estimators.best import _flows, _weights
 from finemorphs.plots._frames import encode, frames_of
-from finemorphs.report import write_report
+from finemorphs.report import candidate_table, write_report
 from finemorphs.report._svg import Chart, bars, number, ticks
 
 NASTY = ["<script>alert(1)</script>", "a&b\"'", "</script><img src=x onerror=alert(2)>"]
@@ -158,7 +161,86 @@ def test_any_sequence_has_a_report(tmp_path: Path, sequence: str) -> None:
     write_report(tmp_path / "r.html", model, X, y)
     text = (tmp_path / "r.html").read_text("utf-8")
     assert "n_members 2" in text
-    assert f"mean of 2 models: {sequence}, start 1 (0.5); {sequence}, start 2 (0.5)." in text
+    assert f"<h1>y by a mean of 2 fits of {sequence}</h1>" in text
+    for start in ("start 1", "start 2"):
+        assert f'<th scope="row">{sequence}, {start}</th><td>0.5</td>' in text
+    assert f"show one flow: {sequence}, start 1, with a weight of 0.5 in the prediction" in text
+
+
+@pytest.fixture
+def best_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FineMorphsRegressor]:
+    """A function: the best preset, with flows that share the weight or have none."""
+
+    def fit(flows_count: bool, two_responses: bool = False) -> FineMorphsRegressor:
+        monkeypatch.setattr(_flows, "_HOPELESS", np.inf if flows_count else 0.0)
+        alike = lambda columns, y: np.full(columns.shape[1], 1 / columns.shape[1])  # noqa: E731
+        monkeypatch.setattr(_weights, "simplex_least_squares", alike)
+        X, y = make_frame(30)
+        model = FineMorphsRegressor(preset="best", max_iter=2, n_steps=2, random_state=0)
+        return model.fit(X, np.column_stack([y, X.iloc[:, 2]]) if two_responses else y)
+
+    return fit
+
+
+def text_of(page: str) -> str:
+    """What a reader sees of a page, on one line."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_kernels_alone_are_no_flow(best_of: Callable, tmp_path: Path) -> None:
+    model = best_of(flows_count=False)
+    X, y = make_frame(30)
+    write_report(tmp_path / "r.html", model, X, y)
+    page = (tmp_path / "r.html").read_text("utf-8")
+    text = text_of(page)
+    assert "<h1>y by a mean of 2 kernel regressions</h1>" in page
+    assert "The prediction is a mean of 2 kernel regressions." in text
+    assert "AD⁴A, which was tried but has no weight in the prediction." in text
+    assert "control points" not in text
+    assert model.status_ in text
+    assert "2 iterations of the flow in the pictures" in text
+    assert f"<b>{model.selection_['numbers']}</b><span>numbers in the model" in page
+    assert f"<b>{model.selection_['pairs']}</b><span>kernel evaluations to predict a row" in page
+
+
+def test_the_flow_in_the_pictures_is_named_with_its_weight(
+    best_of: Callable, tmp_path: Path
+) -> None:
+    model = best_of(flows_count=True)
+    write_report(tmp_path / "r.html", model, *make_frame(30))
+    text = text_of((tmp_path / "r.html").read_text("utf-8"))
+    assert re.search(r"y by a mean of (\d fits of AD⁴A|5 fits of ADA).* and 2 kernel", text)
+    shown = next(m for m in model.members_ if m.model is model.model_)
+    name = re.sub(r"\^4", "⁴", shown.name)
+    assert f"show one flow: {name}, with a weight of {shown.weight:.3g} in the prediction" in text
+
+
+@pytest.mark.parametrize("two_responses", [False, True])
+def test_every_candidate_is_shown_with_its_error(best_of: Callable, two_responses: bool) -> None:
+    model = best_of(flows_count=False, two_responses=two_responses)
+    header, rows = candidate_table(model)
+    assert header == ["candidate", "RMSE held out", "weight", "folds"]
+    selection = model.selection_
+    tried = [*selection["candidates"], *selection["rejected"]]
+    for row, candidate in zip(rows[:-1], tried, strict=True):
+        name, error, weight, folds = row
+        assert name == candidate["name"]
+        assert error == ", ".join(f"{value:.4g}" for value in candidate["rmse"])
+        assert weight == (f"{candidate['weight']:.3g}" if "weight" in candidate else "rejected")
+        assert folds == ("5 of 5" if "kernels" in name else "1 of 5")
+    mean = ", ".join(f"{value:.4g}" for value in selection["rmse"])
+    assert rows[-1] == ["their weighted mean", mean, "1", "5 of 5"]
+
+
+def test_a_choice_of_an_older_file_is_shown(best_of: Callable) -> None:
+    """It has no folds of candidates, and none that were rejected."""
+    model = best_of(flows_count=False)
+    model.selection_.pop("rejected")
+    for candidate in model.selection_["candidates"]:
+        candidate.pop("folds")
+    rows = candidate_table(model)[1]
+    assert len(rows) == 1 + len(model.selection_["candidates"])
+    assert rows[0][3] == ""
 
 
 # --- its parts ----------------------------------------------------------------------------
@@ -206,10 +288,18 @@ def test_charts_draw_what_they_are_given() -> None:
     assert "width" in bars(["long" * 20, "b"], np.array([0.0, 2.0]), "")
 
 
+def test_long_numbers_leave_room_for_the_name_of_the_axis() -> None:
+    text = Chart((0, 1), (-2e-5, 2e-5), ("x", "y")).render("")
+    shown = re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]+)<', text)
+    assert max(len(number) for _, number in shown) >= 6
+    assert all(float(end) - 7 * len(number) >= 20 for end, number in shown)
+
+
 def test_numbers_are_short() -> None:
     assert number(1234.5) == "1234"
     assert number(-0.5) == "\u22120.5"
     assert number(float("nan")) == "\u2013"
+    assert number(-1e-7) == "\u22121e\u221207"
 
 
 # --- a real browser -----------------------------------------------------------------------
@@ -271,6 +361,29 @@ def test_the_page_lives_in_a_browser(page: Path, tmp_path: Path) -> None:
         assert browser.run("document.documentElement.scrollWidth") <= 360
         assert browser.complaints == []
         assert browser.requests == [page.resolve().as_uri()]
+
+
+CLIPPED = """[...document.querySelectorAll(".tiles b, .scroll")]
+  .filter(box => box.scrollWidth > box.clientWidth).map(box => box.textContent)"""
+
+
+@needs_chromium
+def test_nothing_is_clipped_on_a_wide_screen(tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    X, y = make_frame()
+    X.columns = list("abc")
+    model = FineMorphsRegressor("AD^4A", **QUICK).fit(X, 1e-4 * y)
+    write_report(tmp_path / "r.html", model, X, 1e-4 * y)
+    with Browser(CHROMIUM, tmp_path) as browser:
+        browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=1200,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        browser.open(tmp_path / "r.html")
+        assert browser.run(CLIPPED) == []
 
 
 @needs_chromium

@@ -19,6 +19,14 @@ from finemorphs._typing import Array, ArrayLike
 from finemorphs._version import __version__
 from finemorphs.plots._frames import frames_of
 from finemorphs.report import _sections as sections
+from finemorphs.report._members import (
+    candidate_table,
+    choice_words,
+    is_mean,
+    model_words,
+    shown_words,
+    size_of,
+)
 from finemorphs.report._numbers import (
     Answer,
     Measure,
@@ -62,7 +70,7 @@ def write_report(
     targets : sequence of str, optional
         Names of the responses.
     title : str, optional
-        The heading of the page; the responses and the sequence by default.
+        The heading of the page; the responses and what predicts them by default.
     source : str, optional
         Where the rows are from.
     cells : mapping of str to sequence of str, optional
@@ -75,7 +83,7 @@ def write_report(
     answers = answers_of(estimator, X, y, names)
     n = len(answers[0].observed)
     numbers = np.arange(1, n + 1) if row_numbers is None else np.asarray(row_numbers)
-    title = title or f"{', '.join(names)} by {_pretty(estimator.sequence_)}"
+    title = title or f"{', '.join(names)} by {_pretty(model_words(estimator))}"
     origin = f"<p>{n} rows of {escape(source)}</p>" if source else ""
     summary = origin + _summary(estimator, answers)
     body = "".join(
@@ -94,8 +102,9 @@ def _parts(
 ) -> list[tuple[str, str]]:
     measures = measures_of(estimator, X)
     names, effects = sensitivities_of(estimator, X)
+    whose = " of the flow in the pictures" if is_mean(estimator) else ""
     parts = [
-        ("The model", sections.sequence(measures) + _in_words(estimator)),
+        *_model_parts(estimator, measures),
         ("The data on their way", _flow(estimator, X, answers, measures, numbers)),
         *_answer_parts(answers),
         (
@@ -107,13 +116,13 @@ def _parts(
         (
             "What the modules do",
             '<p class="soft">Displacement of the rows and change of volume around them by each '
-            "diffeomorphism: the median, and where 90 of 100 rows lie. Smallest and largest "
-            "singular value of each matrix. In standardised units.</p>"
+            f"diffeomorphism{whose}: the median, and where 90 of 100 rows lie. Smallest and "
+            "largest singular value of each matrix. In standardised units.</p>"
             + sections.modules(measures),
         ),
         (
             "Training",
-            f"<p>{escape(estimator.status_)} {estimator.n_iter_} iterations, noise level "
+            f"<p>{escape(estimator.status_)} {estimator.n_iter_} iterations{whose}, noise level "
             f"{number(estimator.noise_)}.</p>" + sections.convergence(estimator.history_),
         ),
     ]
@@ -126,19 +135,27 @@ def _parts(
     return parts
 
 
-def _in_words(estimator: Any) -> str:
-    """What the blocks do not say: options, and the other models of an ensemble."""
-    sentences = []
-    if chosen := chosen_options(estimator):
-        words = ", ".join(f"{name} {value}" for name, value in chosen.items())
-        sentences.append(f"Chosen options: {words}.")
-    if len(estimator.members_) > 1:
-        words = "; ".join(f"{m.name} ({number(m.weight, 3)})" for m in estimator.members_)
-        sentences.append(
-            f"The prediction is a weighted mean of {len(estimator.members_)} models: {words}. "
-            "The pictures of the modules are those of the first."
-        )
-    return f'<p class="soft">{escape(" ".join(sentences))}</p>' if sentences else ""
+def _model_parts(estimator: Any, measures: list[Measure]) -> list[tuple[str, str]]:
+    """The blocks of the model; of a mean its members, and the blocks of the flow that is shown."""
+    options = ", ".join(f"{name} {value}" for name, value in chosen_options(estimator).items())
+    options = f"Chosen options: {options}. " if options else ""
+    if not is_mean(estimator):
+        return [("The model", sections.sequence(measures) + _soft(options))]
+    header, rows = candidate_table(estimator)
+    flow = f"The pictures of rows and modules show one flow: {_pretty(shown_words(estimator))}."
+    return [
+        (
+            "The model",
+            f"<p>The prediction is {escape(_pretty(model_words(estimator)))}.</p>"
+            + sections.table(header, [[_pretty(row[0]), *row[1:]] for row in rows], "wrap")
+            + _soft(options + choice_words(estimator)),
+        ),
+        ("The flow in the pictures", f"<p>{escape(flow)}</p>" + sections.sequence(measures)),
+    ]
+
+
+def _soft(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>' if text else ""
 
 
 def _flow(
@@ -176,7 +193,6 @@ def _answer_parts(answers: list[Answer]) -> list[tuple[str, str]]:
 
 
 def _summary(estimator: Any, answers: list[Answer]) -> str:
-    sequence = estimator.model_.sequence
     facts = [
         (f"{score}{f' of {a.name}' if len(answers) > 1 else ''}", number(value))
         for a in answers
@@ -185,8 +201,16 @@ def _summary(estimator: Any, answers: list[Answer]) -> str:
     facts += [
         ("rows", f"{len(answers[0].observed)}"),
         ("inputs", f"{estimator.n_features_in_}"),
-        ("control points", f"{sequence.n_controls}"),
     ]
+    if is_mean(estimator):
+        n_numbers, n_pairs = size_of(estimator)
+        facts += [
+            ("models in the mean", f"{len(estimator.members_)}"),
+            ("numbers in the model", f"{n_numbers}"),
+            ("kernel evaluations to predict a row", f"{n_pairs}"),
+        ]
+    else:
+        facts.append(("control points", f"{estimator.model_.sequence.n_controls}"))
     return sections.tiles(facts) + _held_out(getattr(estimator, "notes_", None) or {})
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "modules",
     "sensitivities",
     "sequence",
+    "table",
     "tiles",
     "viewer",
     "viewer_data",
@@ -62,7 +63,7 @@ def modules(measures: Sequence[Measure]) -> str:
     """A table of what each module does."""
     rows = [
         [
-            f"{m.name}, {m.kind}",
+            m.name,
             f"{m.d_in} → {m.d_out}",
             m.details,
             _spread(m.displacement),
@@ -72,7 +73,7 @@ def modules(measures: Sequence[Measure]) -> str:
         for m in measures
     ]
     header = ["module", "dimensions", "", "displacement", "local volume \u00d7"]
-    return _table([*header, "singular values"], rows)
+    return table([*header, "singular values"], rows)
 
 
 def viewer(measures: Sequence[Measure], frames: Sequence[Frame], answers: Sequence[Answer]) -> str:
@@ -150,7 +151,7 @@ def confusion(answer: Answer) -> str:
     counts = np.zeros((k, k), dtype=int)
     np.add.at(counts, (answer.observed, answer.predicted), 1)
     rows = [[answer.labels[i], *map(str, counts[i])] for i in range(k)]
-    return _table(["observed \\ predicted", *answer.labels], rows)
+    return table(["observed \\ predicted", *answer.labels], rows)
 
 
 def convergence(history: Mapping[str, Array]) -> str:
@@ -205,7 +206,23 @@ def worst_rows(
         own = [column[i] for column in columns.values()]
         rows.append([str(numbers[i]), *shown, number(answer.error[i]), *own])
     off = "1 \u2212 probability" if answer.labels else "difference"
-    return _table(["row", "observed", "predicted", off, *columns], rows)
+    return table(["row", "observed", "predicted", off, *columns], rows)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """Rows under a header, the first cell of each its name; of the kind "wrap" names break."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    body = "".join(
+        "<tr>"
+        + f'<th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll {kind}" tabindex="0" role="group" aria-label="Table"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def _colours(answers: Sequence[Answer]) -> list[dict[str, Any]]:
@@ -253,18 +270,3 @@ def _spread(quantiles: Array | None) -> str:
 def _range(singular: Array) -> str:
     largest, smallest = number(singular[0], 3), number(singular[-1], 3)
     return largest if len(singular) == 1 else f"{smallest} … {largest}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    body = "".join(
-        "<tr>"
-        + f'<th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )

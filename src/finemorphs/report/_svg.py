@@ -12,14 +12,14 @@ from finemorphs._typing import Array
 __all__ = ["Chart", "bars", "number", "ticks"]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 10.0, 40.0
+_LABEL, _CHARACTER = 28.0, 7.0  # widths of the name of the axis upwards, and of a digit on it
 
 
 def number(value: float, digits: int = 4) -> str:
     """A number as people write it: few digits, no exponent where none is needed."""
     if not math.isfinite(value):
         return "\u2013"
-    text = f"{value:.{digits}g}"
-    return text.replace("-", "\u2212") if "e" not in text else text
+    return f"{value:.{digits}g}".replace("-", "\u2212")
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -58,13 +58,15 @@ class Chart:
     ) -> None:
         self._xlim, self._ylim, self._log, self._size = _wide(xlim), _wide(ylim), log, size
         self._parts: list[str] = []
+        shown = [number(10.0**value if log else value) for value in self._y_ticks()]
+        self._left = max(_LEFT, _LABEL + _CHARACTER * max(map(len, shown), default=0))
         self._axes(labels)
 
     def x(self, values: Array) -> Array:
         """Places along."""
         low, high = self._xlim
-        width = self._size[0] - _LEFT - _RIGHT
-        places: Array = _LEFT + (np.asarray(values, dtype=float) - low) / (high - low) * width
+        width = self._size[0] - self._left - _RIGHT
+        places: Array = self._left + (np.asarray(values, dtype=float) - low) / (high - low) * width
         return places
 
     def y(self, values: Array) -> Array:
@@ -107,9 +109,9 @@ class Chart:
         for value in self._y_ticks():
             shown = 10.0**value if self._log else value
             b = float(self.y(np.array(shown)))
-            self._parts.append(f'<path class="grid" d="M{_LEFT} {b:.1f}H{right}"/>')
-            self._text(_LEFT - 6, b + 4, number(shown), "end")
-        self._text((_LEFT + right) / 2, height - 6, labels[0], "middle", "label")
+            self._parts.append(f'<path class="grid" d="M{self._left} {b:.1f}H{right}"/>')
+            self._text(self._left - 6, b + 4, number(shown), "end")
+        self._text((self._left + right) / 2, height - 6, labels[0], "middle", "label")
         middle = (_TOP + bottom) / 2
         self._parts.append(
             f'<text class="label" text-anchor="middle" transform="translate(13 {middle:.1f}) '
