@@ -168,7 +168,13 @@ def refused(path, words):
     assert path.name in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"no", b"not a model" * 100, b"\x00" * 64, b"\xff" * 64])
+@pytest.mark.parametrize("content", [b"not a model" * 100, b"id,a,b,y\n1,2,3,4\n", b"\xff" * 64])
+def test_a_file_of_another_kind_is_refused(tmp_path, content):
+    (tmp_path / "f").write_bytes(content)
+    refused(tmp_path / "f", "is not a finemorphs file: it begins with b.*; give a file")
+
+
+@pytest.mark.parametrize("content", [b"", b"no", b"\x00" * 64])
 def test_garbage_is_refused(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
     refused(tmp_path / "f", "is not a whole finemorphs file .*; save the model again")

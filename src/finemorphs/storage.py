@@ -53,6 +53,7 @@ def read(path: str | os.PathLike[str], version: int) -> tuple[dict[str, Tensor],
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
+            _check_beginning(name, file, size)
             table = _safetensors.read_table(file, size)
             _check_version(name, table.metadata, version)
             header = _safetensors.parse(table.metadata["header"].encode(), size)
@@ -74,6 +75,18 @@ def sweep(path: str | os.PathLike[str]) -> None:
     for aside in path.parent.glob(f".{glob.escape(path.name)}.*{_ASIDE}"):
         with contextlib.suppress(OSError):
             aside.unlink()
+
+
+def _check_beginning(name: str, file: BinaryIO, size: int) -> None:
+    """Refuse a file of another kind: the length it would begin with is too large, and no table."""
+    start = file.read(9)
+    file.seek(0)
+    length = int.from_bytes(start[:8], "little")
+    if length > size - 8 and len(start) == 9 and start[8:] != b"{":
+        raise ModelFileError(
+            f"{name!r} is not a finemorphs file: it begins with {start[:8]!r}; give a file made by "
+            "save() or finemorphs fit."
+        )
 
 
 def _check_version(name: str, metadata: dict[str, str], version: int) -> None:
