@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import finemorphs
@@ -24,6 +25,7 @@ from finemorphs.cli._app import make_app
 from finemorphs.cli._fit import _split
 from finemorphs.cli._look import PLOTS
 from finemorphs.cli._options import EstimatorOption, estimator_options
+from finemorphs.cli._screen import Screen
 from finemorphs.estimators.best import _flows, _weights
 from finemorphs.tables import Recipe, read_chunks, read_table
 
@@ -166,13 +168,51 @@ def test_info_shows_what_was_tried_for_the_noise(tmp_path: Path) -> None:
     model.save(tmp_path / "m.st")
     lines = run("info", tmp_path / "m.st").stdout.splitlines()
     header = next(i for i, line in enumerate(lines) if "error held out" in line)
-    shown = [[float(word) for word in line.split()] for line in lines[header + 1 :]]
+    rows = [line.split() for line in lines[header + 1 :]]
+    shown = [[float(word) for word in row[:6]] for row in rows]
     expected = model.noise_path_.copy()
     expected[:, 3] **= 0.5
     np.testing.assert_allclose(shown, expected, rtol=1e-3)
+    (chosen,) = (row for row in rows if row[6:] == ["chosen"])
+    sequence = model.model_.sequence
+    assert float(chosen[0]) == sequence.diffeos[0].kernel.order
+    assert float(chosen[1]) == sequence.affines[0].ridge
+    alone = FineMorphsRegressor(max_iter=1, n_steps=1, random_state=0).fit(x, x[:, 0])
+    estimated = alone.history_["sigma"][0]
+    assert float(chosen[2]) == pytest.approx(model.noise_ / estimated, rel=1e-3)
 
 
-@pytest.mark.parametrize(("hopeless", "words"), [(np.inf, "first flow"), (0.0, "without weight")])
+@pytest.mark.parametrize(("ridge", "width", "row"), [(1.0, 0.5, 1), (4.0, 0.5, 2), (4.0, 2.0, 4)])
+def test_the_chosen_step_has_the_widths_and_the_ridge_of_the_model(
+    ridge: float, width: float, row: int
+) -> None:
+    x = np.random.default_rng(0).standard_normal((20, 2))
+    options = {"ridge": ridge, "kernel_width": width, "max_iter": 1, "n_steps": 1}
+    model = FineMorphsRegressor("AD2A", **options).fit(x, x[:, 0])
+    model.noise_path_ = np.array(
+        [
+            [3, 1, 1.4, 0.5, 9, 1],
+            [3, 1, 1.0, 0.4, 9, 1],
+            [3, 4, 1.4, 0.3, 9, 1],
+            [3, 4, 1.4, 0.2, 9, 4],
+            [3, 4, 1.0, 0.1, 9, 4],
+            [1, 4, 1.0, 0.0, 9, 4],
+        ]
+    )
+    assert _use._chosen_step(model) == row
+
+
+@pytest.mark.parametrize("options", [{"input_warp": "auto"}, {"preset": "best"}])
+def test_info_shows_the_warps_that_were_chosen(options: dict[str, str]) -> None:
+    model = FineMorphsRegressor(**options)
+    assert _use._chosen_warps(model) == ""
+    model.input_warp_ = "quantile"
+    assert _use._chosen_warps(model) == "input_warp=quantile"
+    model.set_params(input_warp="power", preset=None)
+    assert _use._chosen_warps(model) == ""
+
+
+@pytest.mark.parametrize(("hopeless", "words"), [(np.inf, "with a weight"), (0.0, "no weight")])
 def test_info_shows_the_members(
     cwd: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float, words: str
 ) -> None:
@@ -180,10 +220,59 @@ def test_info_shows_the_members(
     alike = lambda columns, y: np.full(columns.shape[1], 1 / columns.shape[1])  # noqa: E731
     monkeypatch.setattr(_weights, "simplex_least_squares", alike)
     x = np.random.default_rng(0).standard_normal((30, 2))
-    FineMorphsRegressor(preset="best", max_iter=2).fit(x, x[:, 0]).save(cwd / "m.st")
-    text = run("info", cwd / "m.st").stdout
-    assert "kernels (inputs none" in text
-    assert words in " ".join(text.split())
+    model = FineMorphsRegressor(preset="best", max_iter=2, random_state=0).fit(x, x[:, 0])
+    model.save(cwd / "m.st")
+    text = " ".join(run("info", cwd / "m.st").stdout.split())
+    assert "model a mean of" in text
+    assert f"{words} " in text.partition("pictures show AD")[2]
+    selection = model.selection_
+    assert f"size {selection['numbers']} numbers" in text
+    assert f"prediction {selection['pairs']} kernel evaluations a row" in text
+    assert f"training {model.status_} {selection['seconds']:.3g} seconds" in text
+    for candidate in selection["candidates"]:
+        error, weight = candidate["rmse"][0], candidate["weight"]
+        line = f"{candidate['name']} {error:.4g} {weight:.3g} {candidate['folds']} of 5"
+        assert line in text
+    for candidate in selection["rejected"]:
+        assert f"{candidate['name']} {candidate['rmse'][0]:.4g} rejected" in text
+    assert f"their weighted mean {selection['rmse'][0]:.4g} 1 5 of 5" in text
+
+
+def press_ctrl_c(*_: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("finemorphs.estimators.best._kernels.mix_features", "the same call begins again"),
+        (
+            "finemorphs.training.rounds._Run._tell",
+            "the same call with --resume goes on: flows are kept, kernel regressions are fitted",
+        ),
+    ],
+    ids=["kernels", "flows"],
+)
+def test_an_interrupted_best_fit_says_what_is_kept(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch, place: str, words: str
+) -> None:
+    make_table(cwd / "t.csv")
+    monkeypatch.setattr(place, press_ctrl_c)
+    call = ["fit", "t.csv", "--target", "y", "--drop", "id", "--out", "m.st", *FAST]
+    result = run(*call, "--preset", "best")
+    assert result.exit_code == 130, result.output
+    assert f"training was interrupted; {words}" in result.stdout
+
+
+def test_tables_are_whole_on_a_narrow_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(screen, "_out", Console(width=40, highlight=False))
+    screen.columns(["candidate", "RMSE held out"], [["kernels (inputs none, response none)", "1"]])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "\u2026" not in text
+    assert {"kernels", "(inputs", "none,", "response", "none)", "held", "out"} <= set(text.split())
 
 
 def test_predict_adds_intervals_when_asked(fitted: Path) -> None:
@@ -273,7 +362,19 @@ def test_every_parameter_of_the_estimator_is_an_option() -> None:
         assert set(inspect.signature(kind).parameters) - hidden <= set(estimator_options())
     text = run("fit", "--help").stdout
     assert "--kernel-width" in text
-    assert all(option.help for option in estimator_options().values() if option.name != "dtype")
+    assert all(option.help for option in estimator_options().values())
+
+
+def test_help_has_values_and_no_marks() -> None:
+    helps = {name: option.help for name, option in estimator_options().items()}
+    assert not any("`" in text or ":mod:" in text for text in helps.values())
+    for name in ("input_warp", "response_warp"):
+        assert helps[name].endswith("[values: none, quantile, power, auto]")
+    assert helps["kernel"] == "matern, gaussian"
+    assert helps["preset"].endswith("[values: paper, best or none]")
+    assert helps["loss"].endswith("[values: squared, huber]")
+    assert "finemorphs.losses says" in helps["loss"]
+    assert "values" not in helps["max_iter"]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +437,7 @@ def test_a_wrong_configuration_is_refused(cwd: Path) -> None:
     assert "not a TOML file" in failed("fit", "--config", "c.toml")
     (cwd / "c.toml").write_text("target = 3\ntrain = 't.csv'\nout = 'm.st'")
     assert "target takes column names, but 3 came" in failed("fit", "--config", "c.toml")
-    assert "No such file" in failed("fit", "--config", "none.toml")
+    assert "--config none.toml names no file; give" in failed("fit", "--config", "none.toml")
     assert "the table to train on is missing" in failed("fit")
     assert "--target is missing" in failed("fit", "t.csv")
 
@@ -359,6 +460,8 @@ def test_mistakes_get_a_sentence(cwd: Path, fitted: Path) -> None:
     model = fitted / "m.st"
     (cwd / "cut.st").write_bytes(model.read_bytes()[:-100])
     assert "not a whole finemorphs file" in failed("info", "cut.st")
+    words = failed("info", table)
+    assert "t.csv' is not a finemorphs file: it begins with b'id,a,b,y'; give a file" in words
     assert "not a whole finemorphs file" in failed("predict", "cut.st", table, "--out", "p.csv")
     assert "no column 'colour'" in failed("predict", model, table, "--out", "p.csv")
     assert "there is no file" in failed("info", "none.st")

@@ -14,6 +14,10 @@ __all__ = ["read_config", "write_config"]
 
 def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """The options of a file, under names with underscores."""
+    if not path.is_file():
+        raise ValueError(
+            f"--config {path} names no file; give a TOML file, such as --save-config writes."
+        )
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -177,11 +177,18 @@ def finish(
     size = options.out.stat().st_size / 1e6
     screen.say(f"saved {options.out} ({size:.2g} MB), trained on {n_train} rows")
     if interrupted:
-        if checkpoint is not None and checkpoint.exists():
-            screen.say("training was interrupted; the same call with --resume goes on")
+        screen.say("training was interrupted; " + _how_to_go_on(estimator, checkpoint))
         raise typer.Exit(INTERRUPTED)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
+
+
+def _how_to_go_on(estimator: Any, checkpoint: Path | None) -> str:
+    if checkpoint is None or not checkpoint.exists():
+        return "the same call begins again"
+    again = ": flows are kept, kernel regressions are fitted again"
+    is_best = getattr(estimator, "preset", None) == "best"
+    return "the same call with --resume goes on" + (again if is_best else "")
 
 
 def _finite(values: Scores) -> list[dict[str, float | None]]:

@@ -131,6 +131,19 @@ def _described(doc: str) -> dict[str, str]:
     section = re.split(r"\n\n[A-Z]\w+\n-+\n", section)[0]
     texts: dict[str, str] = {}
     for match in re.finditer(r"(?m)^(\w[\w, ]*) : (.*)\n((?:    .*\n?|\n)*)", section):
-        body = " ".join(match[3].split()) or re.sub(r",? default=.*", "", match[2])
-        texts |= {name.strip(): body for name in match[1].split(",")}
+        body, kind = _plain(" ".join(match[3].split())), _typed(match[2])
+        is_words = re.search(r'[{"]', match[2])
+        text = (f"{body} [values: {kind}]" if is_words else body) if body else kind
+        texts |= {name.strip(): text for name in match[1].split(",")}
     return texts
+
+
+def _plain(text: str) -> str:
+    """Text without the marks of reStructuredText."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+
+
+def _typed(kind: str) -> str:
+    """The values of a parameter, as one types them."""
+    kind = re.sub(r",? default=.*|,? or Loss|dict, ", "", kind)
+    return re.sub(r'[{}"]', "", kind).replace("None", "none")

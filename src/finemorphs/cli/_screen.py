@@ -48,7 +48,7 @@ class Screen:
             return
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for i, name in enumerate(header):
-            table.add_column(Text(name), justify="left" if i == 0 else "right", no_wrap=True)
+            table.add_column(Text(name), justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))
         self._out.print(table)

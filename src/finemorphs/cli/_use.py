@@ -12,10 +12,16 @@ from finemorphs._typing import Array
 from finemorphs.cli._models import interval_columns, load_model, output_columns, outputs
 from finemorphs.cli._scores import score_table, scores
 from finemorphs.cli._screen import Screen
-from finemorphs.estimators._members import KernelModel
 from finemorphs.exceptions import TableError
 from finemorphs.persistence import load
-from finemorphs.report import chosen_options
+from finemorphs.report import (
+    candidate_table,
+    chosen_options,
+    is_mean,
+    model_words,
+    shown_words,
+    size_of,
+)
 from finemorphs.tables import Recipe, Writer, read_chunks
 
 __all__ = ["describe_model", "evaluate_file", "predict_file"]
@@ -75,7 +81,7 @@ def describe_model(path: Path, screen: Screen) -> None:
     facts = [
         ("file", f"{path} ({path.stat().st_size / 1e6:.2g} MB)"),
         ("estimator", type(estimator).__name__),
-        ("sequence", estimator.sequence_),
+        ("model" if is_mean(estimator) else "sequence", model_words(estimator)),
     ]
     if notes:
         recipe = Recipe.from_json(notes.get("recipe"))
@@ -88,22 +94,19 @@ def describe_model(path: Path, screen: Screen) -> None:
         facts.append(("features", str(estimator.n_features_in_)))
     chosen = chosen_options(estimator).items()
     facts.append(("options", ", ".join(f"{name}={value}" for name, value in chosen) or "defaults"))
-    flows = [m for m in estimator.members_ if not isinstance(m.model, KernelModel)]
-    if len(estimator.members_) > 1 or not flows:
-        members = "; ".join(f"{m.name} ({m.weight:.3g})" for m in estimator.members_)
-        below = "the first flow" if flows else "a flow for pictures, without weight"
-        facts.append(("weighted mean of", f"{members} (below is {below})"))
-    facts += [
-        ("noise", f"{estimator.noise_:.4g}"),
-        ("parameters", str(estimator.model_.sequence.n_parameters)),
-        ("training", estimator.status_),
-        ("", f"{estimator.n_iter_} iterations, {estimator.n_evaluations_} evaluations"),
-    ]
+    if warps := _chosen_warps(estimator):
+        facts.append(("warps", warps))
+    facts += _mean_facts(estimator) if is_mean(estimator) else _flow_facts(estimator)
     if hasattr(estimator, "conformity_scores_"):
         facts.append(
             ("intervals", f"from errors on {len(estimator.conformity_scores_)} other rows")
         )
     screen.facts(facts)
+    if is_mean(estimator):
+        screen.say("")
+        screen.columns(*candidate_table(estimator), always=True)
+        screen.say("")
+        screen.facts([("pictures show", shown_words(estimator)), *_flow_facts(estimator)[:-1]])
     screen.say("")
     screen.columns(*_modules(estimator), always=True)
     if len(history["round"]):
@@ -111,7 +114,39 @@ def describe_model(path: Path, screen: Screen) -> None:
         screen.columns(*_rounds(history), always=True)
     if len(getattr(estimator, "noise_path_", [])):
         screen.say("")
-        screen.columns(*_noise_path(estimator.noise_path_), always=True)
+        screen.columns(*_noise_path(estimator), always=True)
+
+
+def _chosen_warps(estimator: Any) -> str:
+    """The warps that were chosen inside the training data."""
+    chosen = {
+        name: getattr(estimator, f"{name}_", None)
+        for name in ("input_warp", "response_warp")
+        if getattr(estimator, name, None) == "auto" or getattr(estimator, "preset", None) == "best"
+    }
+    return ", ".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
+
+
+def _flow_facts(estimator: Any) -> list[tuple[str, str]]:
+    """The training of the flow that ``model_`` holds."""
+    return [
+        ("noise", f"{estimator.noise_:.4g}"),
+        ("parameters", str(estimator.model_.sequence.n_parameters)),
+        ("iterations", f"{estimator.n_iter_}, with {estimator.n_evaluations_} evaluations"),
+        ("training", estimator.status_),
+    ]
+
+
+def _mean_facts(estimator: Any) -> list[tuple[str, str]]:
+    """What a mean of models costs to keep, to predict with and to train."""
+    n_numbers, n_pairs = size_of(estimator)
+    facts = [
+        ("size", f"{n_numbers} numbers"),
+        ("prediction", f"{n_pairs} kernel evaluations a row"),
+        ("training", estimator.status_),
+    ]
+    seconds = getattr(estimator, "selection_", {}).get("seconds")
+    return facts if seconds is None else [*facts, ("", f"{seconds:.3g} seconds")]
 
 
 def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
@@ -136,10 +171,11 @@ def _modules(estimator: Any) -> tuple[list[str], list[list[str]]]:
     return [*header, "distance", "gradient"], rows
 
 
-def _noise_path(path: Array) -> tuple[list[str], list[list[str]]]:
+def _noise_path(estimator: Any) -> tuple[list[str], list[list[str]]]:
     """What ``noise="cv"`` tried: errors in standard deviations of the response."""
+    path, chosen = estimator.noise_path_, _chosen_step(estimator)
     header = ["kernel order", "ridge", "times the noise", "error held out", "evaluations"]
-    return [*header, "times the widths"], [
+    return [*header, "times the widths", ""], [
         [
             f"{order:g}",
             f"{ridge:g}",
@@ -147,9 +183,28 @@ def _noise_path(path: Array) -> tuple[list[str], list[list[str]]]:
             f"{error**0.5:.4g}",
             f"{evaluations:g}",
             f"{widths:g}",
+            "chosen" if i == chosen else "",
         ]
-        for order, ridge, multiple, error, evaluations, widths in path
+        for i, (order, ridge, multiple, error, evaluations, widths) in enumerate(path)
     ]
+
+
+def _chosen_step(estimator: Any) -> int:
+    """The step with the least error among those with the model's kernel order, ridge and widths."""
+    path: Array = estimator.noise_path_
+    sequence = estimator.model_.sequence
+    kernels = [diffeo.kernel for diffeo in sequence.diffeos]
+    of_model = {
+        0: [getattr(kernel, "order", np.nan) for kernel in kernels],
+        1: [affine.ridge for affine in sequence.affines],
+        5: [2 * kernel.width for kernel in kernels],  # widths of a word have the mean 1/2
+    }
+    errors = path[:, 3].copy()
+    for column, values in of_model.items():
+        alike = np.isclose(path[:, column], np.mean(values or [np.nan]))
+        if alike.any():
+            errors[~alike] = np.inf
+    return int(np.argmin(errors))
 
 
 def _rounds(history: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
