@@ -307,6 +307,15 @@ def test_report_and_every_plot_are_written(fitted: Path) -> None:
     assert all(kind in help_text for kind in PLOTS)
 
 
+def test_a_picture_of_one_member_says_so(cwd: Path) -> None:
+    make_table(cwd / "t.csv")
+    words = ["--target", "y", "--drop", "id", "--out", "m.st", "--n-members", "2", *FAST]
+    run("fit", "t.csv", *words)
+    for kind, shows_one in {"flow": True, "predictions": False}.items():
+        text = run("plot", "m.st", "t.csv", "--kind", kind, "--out", "p.svg").stdout
+        assert ("shows one flow, ADA, start 1, with a weight of 0.5" in text) is shows_one
+
+
 def test_several_targets(cwd: Path) -> None:
     make_table(cwd / "t.csv", z=[f"{i % 7}" for i in range(60)])
     words = ["--target", "y", "--target", "z", "--drop", "id", "--out", "m.st", *FAST]

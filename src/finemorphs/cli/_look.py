@@ -14,7 +14,7 @@ from finemorphs.cli._models import load_model
 from finemorphs.cli._screen import Screen
 from finemorphs.exceptions import TableError
 from finemorphs.plots._axes import pyplot
-from finemorphs.report import write_report
+from finemorphs.report import is_mean, shown_words, write_report
 from finemorphs.tables import Recipe, Table, read_table
 
 __all__ = ["PLOTS", "known_rows", "plot_file", "report_file"]
@@ -31,6 +31,7 @@ PLOTS: dict[str, Callable[[Any, Array, Array], Any]] = {
     "convergence": lambda e, X, y: plots.plot_convergence(e),
     "singular-values": lambda e, X, y: plots.plot_singular_values(e),
 }
+_OF_ALL_MEMBERS = ("predictions", "sensitivity")  # the others show the flow that model_ holds
 _MOST_ROWS = 2000  # in a picture
 
 
@@ -68,6 +69,8 @@ def plot_file(model: Path, data: Path, kind: str, out: Path, screen: Screen) -> 
         chosen = np.sort(np.random.default_rng(0).choice(len(rows), _MOST_ROWS, replace=False))
         X, y = X[chosen], y[chosen]
         screen.notice(f"{_MOST_ROWS} of {len(rows)} rows are drawn")
+    if is_mean(estimator) and kind not in _OF_ALL_MEMBERS:
+        screen.notice(f"the picture shows one flow, {shown_words(estimator)}")
     if kind != "predictions":
         y = y[:, 0] if y.ndim == 2 else y
     if recipe.classes:
