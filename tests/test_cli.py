@@ -202,14 +202,15 @@ def test_the_chosen_step_has_the_widths_and_the_ridge_of_the_model(
     assert _use._chosen_step(model) == row
 
 
-@pytest.mark.parametrize("options", [{"input_warp": "auto"}, {"preset": "best"}])
-def test_info_shows_the_warps_that_were_chosen(options: dict[str, str]) -> None:
-    model = FineMorphsRegressor(**options)
-    assert _use._chosen_warps(model) == ""
-    model.input_warp_ = "quantile"
-    assert _use._chosen_warps(model) == "input_warp=quantile"
-    model.set_params(input_warp="power", preset=None)
-    assert _use._chosen_warps(model) == ""
+@pytest.mark.parametrize("kind", ["power", "auto"])
+def test_info_shows_the_warp_that_was_chosen(cwd: Path, kind: str) -> None:
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    model = FineMorphsRegressor(input_warp=kind, max_iter=2, random_state=0).fit(x, x[:, 0])
+    model.save(cwd / "m.st")
+    words = f"input_warp={model.input_warp_}"
+    assert (f"warps {words}" in " ".join(run("info", cwd / "m.st").stdout.split())) == (
+        kind == "auto"
+    )
 
 
 @pytest.mark.parametrize(("hopeless", "words"), [(np.inf, "with a weight"), (0.0, "no weight")])

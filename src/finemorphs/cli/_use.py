@@ -118,13 +118,11 @@ def describe_model(path: Path, screen: Screen) -> None:
 
 
 def _chosen_warps(estimator: Any) -> str:
-    """The warps that were chosen inside the training data."""
-    chosen = {
-        name: getattr(estimator, f"{name}_", None)
-        for name in ("input_warp", "response_warp")
-        if getattr(estimator, name, None) == "auto" or getattr(estimator, "preset", None) == "best"
-    }
-    return ", ".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
+    """The warps that were chosen in place of "auto"; those of a best fit are its members'."""
+    if getattr(estimator, "preset", None) == "best":
+        return ""
+    names = (n for n in ("input_warp", "response_warp") if getattr(estimator, n, None) == "auto")
+    return ", ".join(f"{name}={getattr(estimator, name + '_')}" for name in names)
 
 
 def _flow_facts(estimator: Any) -> list[tuple[str, str]]:
