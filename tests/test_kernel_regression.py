@@ -16,6 +16,7 @@ from finemorphs.kernel_regression import (
     _likelihood,
     _regression,
     _scales,
+    likely_common_scales,
     likely_scales,
     mix_features,
     regress,
@@ -84,7 +85,7 @@ def test_gradient_of_the_likelihood_against_finite_differences(pairs, monkeypatc
     assert slopes.noise[0] == by_logarithm(-1)
 
 
-@pytest.mark.parametrize("search", ["likely", "mix"])
+@pytest.mark.parametrize("search", ["likely", "common", "mix"])
 def test_what_is_searched_has_its_gradient(search, monkeypatch):
     """The functions that the searches hand over, against finite differences, off their start."""
     handed = []
@@ -95,7 +96,7 @@ def test_what_is_searched_has_its_gradient(search, monkeypatch):
 
     monkeypatch.setattr(_likelihood, "_search", keep)
     sample = sample_of(*data(40))
-    scales = likely_scales(sample)
+    scales = likely_common_scales(sample) if search == "common" else likely_scales(sample)
     if search == "mix":
         mix_features(scales, sample)
     objective, start = handed[-1]
@@ -268,6 +269,21 @@ def test_anchors_leave_little_to_the_other_rows(most, monkeypatch):
         assert variance[anchor] == pytest.approx(variance.max(), rel=1e-6)
     left = np.delete(variance_by_hand(model, x), found).max()
     assert left <= 0.3 if most == 500 else left > 0.3
+
+
+def test_common_scales_have_one_width_in_each_part():
+    scales = likely_common_scales(sample_of(*data()))
+    assert len(set(scales.smooth)) == len(set(scales.rough)) == 1
+    assert scales.smooth[0] != scales.rough[0]
+    assert not scales.mixing.any()
+
+
+def test_few_rows_keep_widths_together():
+    """Of noise in many columns the likelihood would make widths that fit it."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, 12)), rng.standard_normal((40, 1))
+    p = likely_scales(sample_of(x, y)).logarithms - Scales.start(12).logarithms
+    assert np.abs(p[3:-1]).max() < 1.5
 
 
 def test_likely_scales_find_what_matters():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ from finemorphs.estimators._model_state import describe_model, restore_kernel
 from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _kernels, _task
-from finemorphs.estimators.best._weights import simplex_least_squares
+from finemorphs.estimators.best._weights import simplex_least_squares, weigh
+from finemorphs.training import Progress
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
 
@@ -408,7 +410,8 @@ def test_flows_are_fitted_in_all_folds_where_they_count(
     assert len(kinds) == n_kinds
     assert [in_other_folds.count(kind) for kind in kinds if kind in in_other_folds] == n_walks
     n_kept = n_walks.count(4)
-    for candidate in model.selection_["candidates"][2 + n_kept :]:
+    n_kernels = len(names) - len(kinds)
+    for candidate in model.selection_["candidates"][n_kernels + n_kept :]:
         assert candidate["weight"] == 0
         assert candidate["rmse"][0] > 0
     assert model.transform(table[0]).shape == (90, 3)
@@ -485,7 +488,7 @@ def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):
 def test_best_has_only_the_sequence_that_was_given(table):
     model = FineMorphsRegressor(preset="best", sequence="DA", **FAST).fit(*table)
     names = {c["name"].split(" (")[0] for c in model.selection_["candidates"]}
-    assert names <= {"kernels", "kernels of mixed features", "DA"}
+    assert names <= {"kernels", "kernels of mixed features", "kernels of one width", "DA"}
     assert model.sequence_ == "DA"
 
 
@@ -724,7 +727,7 @@ def test_kernels_of_many_rows_are_found_by_iterations(best, table, few_rows_a_fa
         {c["name"]: c["rmse"] for c in m.selection_["candidates"] if "kernels" in c["name"]}
         for m in (model, best)
     )
-    assert len(named) == 2  # those of the sample are gone
+    assert len(named) == 4  # those of the sample are gone
     assert len(kernel_members(model)[0].points) == len(table[0])
     for name in named.keys() & exact.keys():
         assert named[name] == pytest.approx(exact[name], rel=0.02)
@@ -760,6 +763,28 @@ def test_features_are_mixed_where_that_is_likely(mixed, best):
         assert sum("mixed" in c["name"] for c in model.selection_["candidates"]) == n
 
 
+@pytest.mark.parametrize(("most", "n"), [(90, 2), (89, 0)])
+def test_one_width_is_tried_where_rows_are_few(most, n, table, monkeypatch):
+    monkeypatch.setattr(_kernels, "_FEW_ROWS", most)
+    x, y = table
+    task = _task.Task(FineMorphsRegressor(preset="best", **FAST), x, y[:, None], np.ones(len(x)))
+    _, candidates = _kernels.fit_kernels(task, Progress(0))
+    assert sum("one width" in candidate.name for candidate in candidates) == n
+
+
+def test_errors_of_scales_that_have_seen_the_rows_count_more(table):
+    """By the number of the scales; a flow's error is that of rows it has not seen."""
+    x, y = table
+    task = _task.Task(FineMorphsRegressor(preset="best", **FAST), x, y[:, None], np.ones(len(x)))
+    _, candidates = _kernels.fit_kernels(task, Progress(0))
+    for candidate in candidates:
+        k = {"kernels": 8, "kernels of one width": 6}[candidate.name.partition(" (")[0]]
+        assert candidate.caution == pytest.approx(((90 + k / 2) / (90 - k / 2)) ** 0.5)
+    up, down = (_task.Candidate("", task.y + s, tuple) for s in (1, -1))
+    np.testing.assert_allclose(weigh(task, [up, down]), [0.5, 0.5])
+    np.testing.assert_allclose(weigh(task, [up, replace(down, caution=3)]), [0.75, 0.25])
+
+
 def test_scales_are_found_on_a_sample_of_many_rows(oblique, monkeypatch):
     taken = []
 
@@ -771,7 +796,7 @@ def test_scales_are_found_on_a_sample_of_many_rows(oblique, monkeypatch):
     monkeypatch.setattr(_kernels, "_MIXING_ROWS", {"cpu": 40})
     monkeypatch.setattr(_kernels.Sample, "of_arrays", partial(spy, _kernels.Sample.of_arrays))
     FineMorphsRegressor(preset="best", **FAST).fit(*oblique)
-    assert [len(x) for x in taken] == [30] * 4 + [40] * 2
+    assert [len(x) for x in taken] == [30] * 4 + [40] * 2 + [30] * 2
     assert all(len(np.unique(x, axis=0)) == len(x) for x in taken)
 
 

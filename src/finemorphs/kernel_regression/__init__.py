@@ -6,7 +6,12 @@
 with its variance V, :mod:`._iterations` solves for c where there are many rows.
 """
 
-from finemorphs.kernel_regression._likelihood import Sample, likely_scales, mix_features
+from finemorphs.kernel_regression._likelihood import (
+    Sample,
+    likely_common_scales,
+    likely_scales,
+    mix_features,
+)
 from finemorphs.kernel_regression._regression import (
     MOST_ANCHORS,
     KernelRegression,
@@ -20,6 +25,7 @@ __all__ = [
     "KernelRegression",
     "Sample",
     "Scales",
+    "likely_common_scales",
     "likely_scales",
     "mix_features",
     "regress",

@@ -7,7 +7,8 @@ The logarithms p of s, v, w and tau minimise
 
 on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice. The
 first sum is a Cauchy distribution of the widths: with few rows they stay near each other, but for
-those that the rows speak of.
+those that the rows speak of. With one width for all features in each part, v and w are two
+numbers, and R is 0.005 |u|^2.
 E, which mixes the features, is searched with the sharp part from the scales without them, which
 are then p_0, with v fixed there and R(u) = 0.005 |u|^2 + 2 d |E|^2; they are kept if that lowers
 the objective by one or more for each of their d^2 + 2 numbers.
@@ -32,7 +33,7 @@ from finemorphs.kernel_regression._scales import (
     radial_slope,
 )
 
-__all__ = ["Sample", "likely_scales", "mix_features"]
+__all__ = ["Sample", "likely_common_scales", "likely_scales", "mix_features"]
 
 _BOUND, _NOISE_BOUND = 9.0, 14.0  # of the logarithms
 _PULL = 0.01
@@ -66,14 +67,28 @@ def likely_scales(sample: Sample) -> Scales:
     def objective(p: Array) -> tuple[float, Array]:
         scales = Scales.of_logarithms(p)
         value, slopes = _negative_likelihood(scales, sample)
-        by_smooth = (scales.metric * slopes.metric).sum(0)
-        gradient = np.concatenate([slopes.parts, by_smooth, slopes.rough, slopes.noise])
-        way = p - start
+        gradient, way = slopes.by_logarithms(scales), p - start
         spread = 1 + way[widths] ** 2
         gradient[widths] += 2 * way[widths] / spread
         return _pulled(value + float(np.log(spread).sum()), gradient, way, strengths)
 
     return Scales.of_logarithms(_search(objective, start)[0])
+
+
+def likely_common_scales(sample: Sample) -> Scales:
+    """The same with one width for all features in each part: few numbers, for few rows."""
+    d = sample.x.shape[1]
+    places = np.repeat(np.arange(6), [1, 1, 1, d, d, 1])  # of the logarithms among the numbers
+    start = Scales.start(d).logarithms[[0, 1, 2, 3, 3 + d, -1]]
+    strengths = np.full(len(start), _PULL)
+
+    def objective(numbers: Array) -> tuple[float, Array]:
+        scales = Scales.of_logarithms(numbers[places])
+        value, slopes = _negative_likelihood(scales, sample)
+        gradient = np.bincount(places, slopes.by_logarithms(scales))
+        return _pulled(value, gradient, numbers - start, strengths)
+
+    return Scales.of_logarithms(_search(objective, start)[0][places])
 
 
 def mix_features(scales: Scales, sample: Sample) -> Scales:
@@ -133,6 +148,11 @@ class _Slopes(NamedTuple):
     rough: Array
     noise: Array
     sharp: Array
+
+    def by_logarithms(self, scales: Scales) -> Array:
+        """By the vector p of the scales, whose features are not mixed."""
+        by_smooth = (scales.metric * self.metric).sum(0)
+        return np.concatenate([self.parts, by_smooth, self.rough, self.noise])
 
 
 def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes]:

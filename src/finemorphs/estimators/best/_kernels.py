@@ -1,9 +1,17 @@
-"""Candidates that are kernel regressions, one or two for each warp of the inputs.
+"""Candidates that are kernel regressions, up to three for each warp of the inputs.
 
-One has a width for each feature, the other mixes the features too, where that is likely. Where
-there are more rows than a Cholesky factor is taken of, the warp of the response is chosen with a
-sample of them. Then scales are found again, on more rows, and the regressions that are kept are
-solved for by iterations, with as many rows as find memory.
+One has a width for each feature, one mixes the features too, where that is likely, and one has the
+same width for all, where rows are few. Their scales are chosen with all rows, so that with k
+numbers and n rows they predict too well out of fold. By Akaike's final prediction error, with half
+the numbers since they are pulled to their start, their errors are multiplied by
+
+    g = sqrt( (n + k/2) / (n - k/2) )
+
+when the candidates are weighed.
+
+Where there are more rows than a Cholesky factor is taken of, the warp of the response is chosen
+with a sample of them. Then scales are found again, on more rows, and the regressions that are kept
+are solved for by iterations, with as many rows as find memory.
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ from finemorphs.estimators.best._task import Candidate, Task
 from finemorphs.kernel_regression import (
     Sample,
     Scales,
+    likely_common_scales,
     likely_scales,
     mix_features,
     regress,
@@ -31,7 +40,9 @@ from finemorphs.training import Progress
 
 __all__ = ["fit_kernels"]
 
-_PLAIN, _MIXED = "kernels", "kernels of mixed features"
+_PLAIN, _MIXED, _COMMON = "kernels", "kernels of mixed features", "kernels of one width"
+_FEW_ROWS = 3000  # up to which one width for all features is tried
+_COMMON_NUMBERS = 6  # of its scales: three parts, two widths, the noise
 _SAMPLE_ROWS = 8000  # of a regression in place of one that would need iterations
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
@@ -91,6 +102,9 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
     for trial in kept.values():
         of_rows = _MORE_MIXING_ROWS if task.is_large else _MIXING_ROWS
         attempt(_MIXED, trial.warps, partial(_mixed, task, trial, of_rows))
+    if len(task.X) <= _FEW_ROWS and task.X.shape[1] > 1:
+        for warps in kept:
+            attempt(_COMMON, warps, partial(_common, task, warps))
     task.rejected += [trial.candidate for trial in trials if trial.warps not in kept]
     last = {trial.candidate.name: trial.candidate for trial in trials if trial.warps in kept}
     return best, [*last.values()]
@@ -99,7 +113,7 @@ def fit_kernels(task: Task, progress: Progress) -> tuple[str, list[Candidate]]:
 def _plain(task: Task, warps: tuple[str, str], of_rows: dict[str, int], most: int) -> _Trial:
     """Kernel regression with these warps, its scales chosen on a sample, with so many rows."""
     scales = likely_scales(_sample(task, warps, of_rows))
-    return _trial(task, _PLAIN, scales, warps, most)
+    return _trial(task, _PLAIN, scales, warps, most, len(scales.logarithms))
 
 
 def _mixed(task: Task, plain: _Trial, of_rows: dict[str, int]) -> _Trial | None:
@@ -107,8 +121,14 @@ def _mixed(task: Task, plain: _Trial, of_rows: dict[str, int]) -> _Trial | None:
     scales = mix_features(plain.scales, _sample(task, plain.warps, of_rows))
     if not scales.mixing.any():
         return None
-    most = task.kernel_rows.most
-    return _trial(task, _MIXED, scales, plain.warps, most)
+    n_numbers = len(scales.logarithms) + scales.mixing.size + len(scales.sharp)
+    return _trial(task, _MIXED, scales, plain.warps, task.kernel_rows.most, n_numbers)
+
+
+def _common(task: Task, warps: tuple[str, str]) -> _Trial:
+    """The same with one width for all features."""
+    scales = likely_common_scales(_sample(task, warps, _SCALES_ROWS))
+    return _trial(task, _COMMON, scales, warps, task.kernel_rows.most, _COMMON_NUMBERS)
 
 
 def _name(kind: str, warps: tuple[str, str]) -> str:
@@ -122,8 +142,10 @@ def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
     return Sample.of_arrays(rows.x[chosen], rows.y[chosen], rows.weights[chosen], task.device)
 
 
-def _trial(task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: int) -> _Trial:
-    """What the scales predict out of fold; the member is fitted to the rows of all folds.
+def _trial(
+    task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: int, n_numbers: int
+) -> _Trial:
+    """What scales of so many numbers predict out of fold; the member is fitted to all rows.
 
     Where that takes long and time is over, it is the one of the last fold.
     """
@@ -139,7 +161,14 @@ def _trial(task: Task, kind: str, scales: Scales, warps: tuple[str, str], most: 
         every = np.arange(len(task.X))
         return (Member(name, 1.0, _kernel_model(task, scales, every, warps, most)),)
 
-    return _Trial(warps, scales, Candidate(name, out_of_fold, members))
+    return _Trial(warps, scales, Candidate(name, out_of_fold, members, _caution(task, n_numbers)))
+
+
+def _caution(task: Task, n_numbers: int) -> float:
+    """The factor g of the errors; no more than half as many numbers as rows are counted."""
+    n = len(task.X)
+    half = min(n_numbers, n / 2) / 2
+    return float(((n + half) / (n - half)) ** 0.5)
 
 
 def _kernel_model(

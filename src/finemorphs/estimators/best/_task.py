@@ -38,11 +38,14 @@ class Candidate:
     """A kind of model, what it predicts out of fold (NaN where no fold holds a row out).
 
     ``members`` makes its members, so that what has no weight need not be fitted to all rows.
+    ``caution`` is what its errors are multiplied by when it is weighed, for numbers of it that
+    were chosen with the rows held out.
     """
 
     name: str
     out_of_fold: Array
     members: Callable[[], tuple[Member, ...]]
+    caution: float = 1.0
 
 
 class KernelRows(NamedTuple):

@@ -1,8 +1,8 @@
 """The weights of the candidates: those of the best average of what they predict out of fold.
 
-    min_w | y - sum_c w_c o_c |^2,   w_c >= 0,   sum_c w_c = 1
+    min_w | sum_c w_c g_c (o_c - y) |^2,   w_c >= 0,   sum_c w_c = 1
 
-with o_c what candidate c predicts (``docs/mathematics.md``, section 10).
+with o_c what candidate c predicts and g_c its caution (``docs/mathematics.md``, section 10).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def weigh(task: Task, candidates: Sequence[Candidate]) -> Array:
     scale = np.sqrt(task.weights[known])[:, None] / spread
     y = (task.y[known] * scale).ravel()
     columns = (predictions[:, known] * scale).reshape(len(candidates), -1).T
+    columns = y[:, None] + (columns - y[:, None]) * [c.caution for c in candidates]
     kept = np.ones(len(candidates), dtype=bool)
     shares = np.zeros(len(candidates))
     for _ in range(2):
