@@ -5,7 +5,8 @@ Two kinds are tried, and each is judged on rows that it was not trained on:
     flows     sequences of modules along a path of noise levels (:mod:`.._path`), one fit a
               fold, as long as they have a weight; all folds are kept and averaged
     kernels   kernel regression (:mod:`finemorphs.kernel_regression`) with the inputs as they are
-              and with their normal scores, also of mixed features or of one width; refitted to all rows
+              and with their normal scores, also of mixed features or of one width; refitted to
+              all rows
 
 The warp of the response is the one with which kernel regression does better. The weights
 minimise the squared error of the mean out of fold; they are not negative and add up to 1.
