@@ -193,8 +193,8 @@ def test_kernels_alone_are_no_flow(best_of: Callable, tmp_path: Path) -> None:
     write_report(tmp_path / "r.html", model, X, y)
     page = (tmp_path / "r.html").read_text("utf-8")
     text = text_of(page)
-    assert "<h1>y by a mean of 2 kernel regressions</h1>" in page
-    assert "The prediction is a mean of 2 kernel regressions." in text
+    assert "<h1>y by a mean of 4 kernel regressions</h1>" in page
+    assert "The prediction is a mean of 4 kernel regressions." in text
     assert "AD⁴A, which was tried but has no weight in the prediction." in text
     assert "control points" not in text
     assert model.status_ in text
@@ -209,7 +209,7 @@ def test_the_flow_in_the_pictures_is_named_with_its_weight(
     model = best_of(flows_count=True)
     write_report(tmp_path / "r.html", model, *make_frame(30))
     text = text_of((tmp_path / "r.html").read_text("utf-8"))
-    assert re.search(r"y by a mean of (\d fits of AD⁴A|5 fits of ADA).* and 2 kernel", text)
+    assert re.search(r"y by a mean of (\d fits of AD⁴A|5 fits of ADA).* and 4 kernel", text)
     shown = next(m for m in model.members_ if m.model is model.model_)
     name = re.sub(r"\^4", "⁴", shown.name)
     assert f"show one flow: {name}, with a weight of {shown.weight:.3g} in the prediction" in text
