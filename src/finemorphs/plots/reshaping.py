@@ -196,9 +196,10 @@ def _draw_space(ax: Any, space: Array, colours: dict[str, Any]) -> None:
     ax.view_init(elev=14, azim=-60)
     ax.locator_params(nbins=3)
     ax.tick_params(labelsize="small", pad=0)
+    ax.tick_params(axis="z", pad=5)  # a minus sign keeps clear of the axis
     ax.set_xlabel("principal axis 1")
     ax.set_ylabel("principal axis 2")
-    ax.set_zlabel(RESPONSE_AXIS)
+    ax.set_zlabel(RESPONSE_AXIS, labelpad=8)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color("white")
 
