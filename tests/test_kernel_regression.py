@@ -159,6 +159,18 @@ def test_a_weight_of_two_is_the_row_twice():
     np.testing.assert_allclose(weighted.predict(other), twice.predict(other), atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_distances_by_columns_are_those_by_rows(device):
+    """Also of rows that are the same, and nearly so."""
+    x = np.random.default_rng(0).standard_normal((30, 5))
+    other = np.r_[x[:10], x[10:20] + 1e-9, np.random.default_rng(1).standard_normal((7, 5))]
+    rows, others = (torch.as_tensor(a, device=device) for a in (x, other))
+    gaps = x[:, None] - other[None]
+    for p in (1, 2):
+        found = _scales._by_columns(rows, others, p).cpu().numpy()
+        np.testing.assert_allclose(found, np.linalg.norm(gaps, p, axis=2), rtol=1e-12)
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(_iterations, "_BLOCK", 50)

@@ -124,8 +124,7 @@ def kernel_parts(scales: Scales, a: Tensor, b: Tensor) -> Parts:
     """The parts of the kernel between rows."""
     metric = torch.as_tensor(scales.metric).to(a)
     rough = torch.as_tensor(scales.rough).to(a)
-    r = torch.cdist(a @ metric.T, b @ metric.T, compute_mode="donot_use_mm_for_euclid_dist")
-    q = torch.cdist(a * rough, b * rough, p=1)
+    r, q = _distances(a @ metric.T, b @ metric.T, 2), _distances(a * rough, b * rough, 1)
     s0, s1, s2 = scales.parts
     s3, rate = scales.sharp
     # In place where it can be: a fresh matrix takes longer than what is computed in it.
@@ -136,6 +135,22 @@ def kernel_parts(scales: Scales, a: Tensor, b: Tensor) -> Parts:
         (-rate * r).exp_().mul_(s3) if s3 > 0 else None,
         r,
     )
+
+
+def _distances(a: Tensor, b: Tensor, p: int) -> Tensor:
+    """The norms |a_i - b_j|_p, p = 1 or 2, without cancellation."""
+    if a.device.type == "cuda":
+        return _by_columns(a, b, p)
+    return torch.cdist(a, b, p=p, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _by_columns(a: Tensor, b: Tensor, p: int) -> Tensor:
+    """The same for a GPU, where torch.cdist gives a block of threads to each pair of short rows."""
+    total = a.new_zeros(len(a), len(b))
+    for of_a, of_b in zip(a.T, b.T, strict=True):
+        gaps = of_a[:, None] - of_b[None, :]
+        total = total.add_(gaps.abs_()) if p == 1 else total.addcmul_(gaps, gaps)
+    return total if p == 1 else total.sqrt_()
 
 
 def radial_slope(scales: Scales, parts: Parts) -> Tensor:
