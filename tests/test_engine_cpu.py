@@ -222,32 +222,50 @@ import sys, torch
 from finemorphs.engines.cpu import CPUEngine
 from finemorphs.kernels import Kernel
 engine, x = CPUEngine(), torch.ones(3, 2)
-needed = engine.needs_compilation(Kernel(), 2, torch.float32)
+def needs(subset):
+    return engine.needs_compilation(Kernel(), 2, torch.float32, subset=subset)
+needed = needs(True), needs(False)
 result = engine.self_product(Kernel(), x, x)
 engine.product(Kernel(), x, x, x)
 engine.adjoint(Kernel(), x, x, x, x, x)
 engine.self_adjoint(Kernel(), x, x, x)
-print(needed, engine.needs_compilation(Kernel(), 2, torch.float32), result.sum().item())
+print(*needed, needs(True), needs(False), result.sum().item())
 """
 
 
 def test_passes_are_compiled_once_for_all_processes(tmp_path):
     directory = str(tmp_path / "cache")
-    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "True False 18.0"
-    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "False False 18.0"
+    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "True True False False 18.0"
+    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "False False False False 18.0"
+
+
+FIT = """
+import numpy as np
+from finemorphs import FineMorphsRegressor
+x = np.random.default_rng(0).standard_normal((40, 2))
+for subset_size in (None, None, 20, 20):
+    FineMorphsRegressor(max_iter=2, noise=1.0, verbose=1, subset_size=subset_size).fit(x, x[:, 0])
+    print("fitted")
+"""
+
+
+def test_only_fits_that_compile_say_so(tmp_path):
+    lines = python(FIT, FINEMORPHS_CACHE_DIR=str(tmp_path)).splitlines()
+    told = [line.split()[0] for line in lines if line.startswith(("Compiling", "fitted"))]
+    assert told == ["Compiling", "fitted", "fitted", "Compiling", "fitted", "fitted"]
 
 
 def test_a_cache_that_cannot_be_written_costs_only_the_cache(tmp_path):
     (tmp_path / "file").touch()
     directory = str(tmp_path / "file" / "cache")
-    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "True False 18.0"
+    assert python(USE, FINEMORPHS_CACHE_DIR=directory) == "True True False False 18.0"
 
 
 def test_damaged_files_are_compiled_again(tmp_path):
     python(USE, FINEMORPHS_CACHE_DIR=str(tmp_path))
     for file in tmp_path.iterdir():
         file.write_bytes(file.read_bytes()[:-1])
-    assert python(USE, FINEMORPHS_CACHE_DIR=str(tmp_path)) == "True False 18.0"
+    assert python(USE, FINEMORPHS_CACHE_DIR=str(tmp_path)) == "True True False False 18.0"
 
 
 def test_cache_directory_can_be_chosen(monkeypatch, tmp_path):
@@ -258,7 +276,7 @@ def test_cache_directory_can_be_chosen(monkeypatch, tmp_path):
 
 
 def test_wide_data_need_no_compilation():
-    assert not ENGINE.needs_compilation(KERNEL, 1000, torch.float32)
+    assert not ENGINE.needs_compilation(KERNEL, 1000, torch.float32, subset=False)
 
 
 def test_import_compiles_nothing(tmp_path):

@@ -61,8 +61,10 @@ class Engine(ABC):
         """K(x, x) a; an engine that gains from the pair's symmetry overrides it."""
         return self.product(kernel, x, x, a)
 
-    def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
-        """Whether a first call with these has to compile."""
+    def needs_compilation(
+        self, kernel: Kernel, dim: int, dtype: torch.dtype, *, subset: bool
+    ) -> bool:
+        """Whether training has to compile first, with all rows or a subset as control points."""
         return False
 
     def session(self) -> AbstractContextManager[None]:

@@ -95,12 +95,15 @@ class CPUEngine(Engine):
     def for_each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
         for_each(work, items, self.side_by_side())
 
-    def needs_compilation(self, kernel: Kernel, dim: int, dtype: torch.dtype) -> bool:
-        """Whether a first call has to compile, for 3 seconds in 64 dimensions, for 30 in 256."""
+    def needs_compilation(
+        self, kernel: Kernel, dim: int, dtype: torch.dtype, *, subset: bool
+    ) -> bool:
+        """Whether training has to: for 3 seconds in 64 dimensions, for 30 in 256."""
         if dim > _LARGEST_DIM:
             return False
         needed: list[Recipe | Support] = [Support(name, dtype) for name in ("pack", "collect")]
-        needed += [Recipe(name, dtype, _profile(kernel), dim) for name in PASSES]
+        names = ("product", "adjoint") if subset else ("self_product", "self_adjoint")
+        needed += [Recipe(name, dtype, _profile(kernel), dim) for name in names]
         return not all(map(is_compiled, needed))
 
 

@@ -137,8 +137,11 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
             start = self._start_values(sequence, rng_start)
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
             objective = self._build_objective(sequence, engine, device, rows, rng_start, group)
-            diffeos = sequence.diffeos
-            if any(engine.needs_compilation(m.kernel, m.dim, theta.dtype) for m in diffeos):
+            subset = rows.n_controls < len(rows.x)
+            if any(
+                engine.needs_compilation(m.kernel, m.dim, theta.dtype, subset=subset)
+                for m in sequence.diffeos
+            ):
                 progress.say(
                     f"Compiling the {engine.name} engine for this kernel and dimension; "
                     "it is kept on disk for the next time."

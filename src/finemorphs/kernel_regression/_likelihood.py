@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from finemorphs._typing import Array, Tensor
 from finemorphs.kernel_regression._scales import (
@@ -128,15 +129,19 @@ def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tupl
 
 
 def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> tuple[Array, float]:
-    """Where the objective is least, and its value; the last number is the logarithm of tau."""
-    result = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-_BOUND, _BOUND)] * (len(start) - 1) + [(-_NOISE_BOUND, 0.0)],
-        options={"maxfun": _MAX_EVALUATIONS, "maxcor": 20},
-    )
+    """Where the objective is least, and its value; the last number is the logarithm of tau.
+
+    The search's own threads would wait for work where those of the objective are to run.
+    """
+    with threadpool_limits(1, user_api="blas"):
+        result = minimize(
+            objective,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-_BOUND, _BOUND)] * (len(start) - 1) + [(-_NOISE_BOUND, 0.0)],
+            options={"maxfun": _MAX_EVALUATIONS, "maxcor": 20},
+        )
     return np.asarray(result.x), float(result.fun)
 
 
