@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from finemorphs.kernel_regression import (
     KernelRegression,
@@ -157,6 +158,25 @@ def test_a_weight_of_two_is_the_row_twice():
     weighted = regress(scales, x, y, np.r_[np.full(10, 2.0), np.ones(20)], CPU)
     other = np.random.default_rng(3).standard_normal((7, 3))
     np.testing.assert_allclose(weighted.predict(other), twice.predict(other), atol=1e-5)
+
+
+def test_the_search_leaves_the_cores_to_the_likelihood(monkeypatch):
+    def n_threads() -> list[int]:
+        libraries = threadpool_info()
+        return [x["num_threads"] for x in libraries if x["prefix"] == "libscipy_openblas"]
+
+    def spy(*arguments):
+        seen.append(n_threads())
+        return _negative_likelihood(*arguments)
+
+    before, seen = n_threads(), []
+    if not before:
+        pytest.skip("scipy has another BLAS here")
+    monkeypatch.setattr(_likelihood, "_negative_likelihood", spy)
+    likely_scales(sample_of(*data()))
+    assert len(seen) > 1
+    assert all(n == 1 for numbers in seen for n in numbers)
+    assert n_threads() == before
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

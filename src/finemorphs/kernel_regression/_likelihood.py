@@ -131,9 +131,9 @@ def _pulled(value: float, gradient: Array, way: Array, strengths: Array) -> tupl
 def _search(objective: Callable[[Array], tuple[float, Array]], start: Array) -> tuple[Array, float]:
     """Where the objective is least, and its value; the last number is the logarithm of tau.
 
-    The search's own threads would wait for work where those of the objective are to run.
+    The threads of scipy's BLAS wait for work by spinning, on the cores that the objective needs.
     """
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits({"libscipy_openblas": 1}):
         result = minimize(
             objective,
             start,
