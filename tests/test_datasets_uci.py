@@ -6,6 +6,7 @@ import hashlib
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_a_folder_in_the_public_layout_is_read(tmp_path: Path) -> None:
     table = write_folder(tmp_path / "wine-quality-red_gap" / "data", n_splits=5)
     data = load_uci("Wine Red", gap=True, data_dir=tmp_path)
     assert (data.name, data.gap, data.n_splits, data.target) == ("wine", True, 5, 1)
+    assert data.shape == (N, 3)
     np.testing.assert_array_equal(data.features, [0, 2])
     np.testing.assert_array_equal(data.X, table[:, [0, 2]])
     np.testing.assert_array_equal(data.y, table[:, 1])
@@ -70,6 +72,14 @@ def test_the_environment_names_the_folder(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parents[1] / "elsewhere"))
     with pytest.raises(DatasetError, match="elsewhere"):
         load_uci("concrete", download=False)
+
+
+def test_a_tilde_is_the_home_of_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parents[1]))
+    monkeypatch.setenv("USERPROFILE", str(folder.parents[1]))
+    assert load_uci("concrete", data_dir="~", download=False).n_splits == 3
+    monkeypatch.setenv("FINEMORPHS_DATA", "~")
+    assert load_uci("concrete", download=False).n_splits == 3
 
 
 @pytest.mark.parametrize(
@@ -143,8 +153,26 @@ def test_damage_is_told_with_the_address_of_the_file(folder: Path, file: str) ->
     (folder / file).write_text("x")
     with pytest.raises(DatasetError, match=address):
         load(folder)
+
+
+@pytest.mark.parametrize("file", ["index_features.txt", "index_test_1.txt", "index_train_0.txt"])
+def test_a_file_that_is_missing_beside_the_table_is_told_as_missing(
+    folder: Path, file: str
+) -> None:
     (folder / file).unlink()
-    with pytest.raises(DatasetError, match=rf"{file} is missing; {address}"):
+    message = rf"{file} is missing; get it from https://raw\.github.*/concrete/data/{file}"
+    with pytest.raises(MissingDatasetError, match=message):
+        load(folder)
+
+
+def test_a_row_outside_of_the_table_points_to_a_table_that_is_not_the_public_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_line("index_test_1.txt", 2, "20")(folder)
+    with pytest.raises(DatasetError, match=r"\(0 to 19\); the public table has 1030: look at data"):
+        load(folder)
+    monkeypatch.setitem(SOURCES, "concrete", replace(SOURCES["concrete"], n_rows=N))
+    with pytest.raises(DatasetError, match=r"\(0 to 19\); get the file again"):
         load(folder)
 
 
@@ -278,7 +306,7 @@ def test_a_download_that_fails_names_the_table_and_leaves_no_folder(
     folder = tmp_path / "cache" / "toy" / "data"
     write_folder(folder, n_splits=2)  # fewer splits than the source has are fine
     (folder / "data.txt").unlink()
-    message = r"data\.txt, the table of the dataset 'toy', .*get data\.txt from .*/data\.txt,"
+    message = r"data\.txt, the table of the dataset 'toy', .*get data\.txt from .*/data\.txt and"
     with pytest.raises(MissingDatasetError, match=message):
         load_uci("toy", data_dir=tmp_path / "cache")
     assert len(list(folder.iterdir())) == 2 + 2 * 2
@@ -329,6 +357,21 @@ def test_without_pooch_the_error_says_what_is_missing_and_what_to_do(
         "finemorphs[datasets]",
     ):
         assert part in message
+
+
+def test_gap_splits_beside_the_standard_ones_alone_are_told_what_they_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> object:
+        raise ImportError("no pooch")
+
+    monkeypatch.setattr(_download, "_import_pooch", missing)
+    write_folder(tmp_path / "yacht" / "data")
+    message = (
+        r"index files .*/UCI_for_sharing/gap/yacht/data, or .* holds 'yacht_gap' with data_dir"
+    )
+    with pytest.raises(MissingDatasetError, match=message):
+        load_uci("yacht", gap=True, data_dir=tmp_path)
 
 
 def test_hashes_are_of_files_that_are_downloaded() -> None:

@@ -32,7 +32,7 @@ def _fetch_missing(source: Source, gap: bool, folder: Path) -> None:
     try:
         pooch = _import_pooch()
     except ImportError as error:
-        raise _not_at_hand(source, folder / table, table, error) from error
+        raise _not_at_hand(source, gap, folder / table, table, error) from error
     for file in (file for file in addresses if not (folder / file).is_file()):
         kind = f"{source.name}{'_gap' if gap else ''}"
         # Features, target and table are the same for both kinds of splits.
@@ -40,7 +40,7 @@ def _fetch_missing(source: Source, gap: bool, folder: Path) -> None:
         try:
             _fetch(pooch, addresses[file], digest, folder, file)
         except Exception as error:
-            raise _not_at_hand(source, folder / table, file, error) from error
+            raise _not_at_hand(source, gap, folder / table, file, error) from error
 
 
 def _import_pooch() -> Any:
@@ -69,12 +69,16 @@ def _fetch(pooch: Any, address: str, digest: str | None, folder: Path, file: str
         raise ValueError(f"SHA-256 of {file} is not the expected {digest}")
 
 
-def _not_at_hand(source: Source, table: Path, file: str, why: Exception) -> MissingDatasetError:
+def _not_at_hand(
+    source: Source, gap: bool, table: Path, file: str, why: Exception
+) -> MissingDatasetError:
     """The error for a table that is missing, where a file of the dataset cannot be loaded."""
     what = "" if file == table.name else f"{file} "
+    splits = source.address("index_train_0.txt", gap).rpartition("/")[0]
+    indices = "" if source.archive else f" and the index files of its splits from {splits}"
     return MissingDatasetError(
         f"{table}, the table of the dataset {source.name!r}, is missing and {what}could not be "
-        f"loaded ({why}); get {table.name} from {source.address(table.name, gap=False)}, or name "
-        f"the folder that holds {source.folders[0]!r} with data_dir or the environment variable "
-        "FINEMORPHS_DATA."
+        f"loaded ({why}); get {table.name} from {source.address(table.name, gap=False)}{indices}, "
+        f"or name the folder that holds '{source.folders[0]}{'_gap' * gap}' with data_dir or the "
+        "environment variable FINEMORPHS_DATA."
     )

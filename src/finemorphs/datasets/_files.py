@@ -10,21 +10,25 @@ import numpy as np
 
 from finemorphs._typing import Array
 
-__all__ = ["DamagedFileError", "read_columns", "read_splits", "read_table"]
+__all__ = ["AbsentFileError", "DamagedFileError", "read_columns", "read_splits", "read_table"]
 
 
 class DamagedFileError(Exception):
-    """A file is missing or not what it should be; the loader adds where to get it."""
+    """A file is not what it should be; the loader adds where to get it."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(problem)
         self.path = path
 
 
+class AbsentFileError(DamagedFileError):
+    """A file of a folder is missing."""
+
+
 def read_table(path: Path, delimiter: str | None = None) -> Array:
     """The numbers of a text file, one row a line; blank lines and spaces at the end are fine."""
     if not path.is_file():
-        raise DamagedFileError(path, f"{path} is missing")
+        raise AbsentFileError(path, f"{path} is missing")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an empty file gets an error below
@@ -53,8 +57,12 @@ def read_columns(folder: Path, n_columns: int) -> tuple[Array, int]:
     return features, int(targets[0])
 
 
-def read_splits(folder: Path, n_rows: int) -> tuple[tuple[Array, Array], ...]:
-    """Training and test rows of ``index_train_0.txt``, .. , as many splits as there are."""
+def read_splits(folder: Path, n_rows: int, n_public: int) -> tuple[tuple[Array, Array], ...]:
+    """Training and test rows of ``index_train_0.txt``, .. , as many splits as there are.
+
+    No row may be in both parts of a split, and none outside of the table. How many rows the
+    public table has is said where that may be why.
+    """
     numbers = {
         int(path.stem.rpartition("_")[2])
         for part in ("train", "test")
@@ -63,13 +71,14 @@ def read_splits(folder: Path, n_rows: int) -> tuple[tuple[Array, Array], ...]:
     }
     if not numbers:
         path = folder / "index_train_0.txt"
-        raise DamagedFileError(path, f"{path} is missing, and there is no other split")
-    return tuple(_read_split(folder, k, n_rows) for k in range(max(numbers) + 1))
+        raise AbsentFileError(path, f"{path} is missing, and there is no other split")
+    hint = "" if n_rows == n_public else f"; the public table has {n_public}: look at data.txt"
+    return tuple(_read_split(folder, k, n_rows, hint) for k in range(max(numbers) + 1))
 
 
-def _read_split(folder: Path, k: int, n_rows: int) -> tuple[Array, Array]:
+def _read_split(folder: Path, k: int, n_rows: int, hint: str) -> tuple[Array, Array]:
     paths = [folder / f"index_{part}_{k}.txt" for part in ("train", "test")]
-    train, test = (_read_indices(path, n_rows, "rows") for path in paths)
+    train, test = (_read_indices(path, n_rows, "rows", hint) for path in paths)
     twice = np.flatnonzero(np.isin(test, train))
     if len(twice):
         raise _at_row(
@@ -78,13 +87,13 @@ def _read_split(folder: Path, k: int, n_rows: int) -> tuple[Array, Array]:
     return train, test
 
 
-def _read_indices(path: Path, size: int, what: str) -> Array:
+def _read_indices(path: Path, size: int, what: str, hint: str = "") -> Array:
     """Whole numbers from 0 to size - 1, on one line or many, none twice."""
     table = read_table(path)
     values = table.ravel()
     bad = np.flatnonzero((values != np.floor(values)) | (values < 0) | (values >= size))
     if len(bad):
-        text = f"index {values[bad[0]]:g} is not one of the {size} {what} (0 to {size - 1})"
+        text = f"index {values[bad[0]]:g} is not one of the {size} {what} (0 to {size - 1}){hint}"
         raise _at_row(path, bad[0] // table.shape[1], text)
     _, first = np.unique(values, return_index=True)
     if len(first) < len(values):

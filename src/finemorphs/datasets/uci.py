@@ -24,6 +24,7 @@ from sklearn.model_selection import train_test_split
 from finemorphs._typing import Array
 from finemorphs.datasets._download import download as fetch
 from finemorphs.datasets._files import (
+    AbsentFileError,
     DamagedFileError,
     read_columns,
     read_splits,
@@ -55,6 +56,8 @@ class UCIDataset:
         The columns of the file that X and y are.
     splits : tuple of (ndarray of int, ndarray of int)
         Training and test rows of each split.
+    shape : tuple of (int, int)
+        Rows and columns of the file; a column may be neither a predictor nor the response.
     """
 
     name: str
@@ -64,6 +67,7 @@ class UCIDataset:
     features: Array
     target: int
     splits: tuple[tuple[Array, Array], ...]
+    shape: tuple[int, int]
 
     def __repr__(self) -> str:
         rows, columns = self.X.shape
@@ -104,10 +108,12 @@ def load_uci(
         The gap splits, one for each predictor, whose test rows are the middle third along it,
         in place of the standard ones.
     data_dir : path, optional
-        Folder in the public layout (see the module). Without it the folder that the
-        environment variable ``FINEMORPHS_DATA`` names, else a cache folder of the user.
+        Folder in the public layout (see the module), "~" being the home of the user. Without
+        it the folder that the environment variable ``FINEMORPHS_DATA`` names, else a cache
+        folder of the user.
     download : bool, default=True
-        Get a dataset that is not there, with pooch (``finemorphs[datasets]``).
+        Get a dataset whose table is not there, with pooch (``finemorphs[datasets]``). Where
+        the table is, its folder is taken as it is.
 
     Returns
     -------
@@ -116,7 +122,7 @@ def load_uci(
     Raises
     ------
     MissingDatasetError
-        If a file is missing and cannot be had.
+        If the table is missing and cannot be had, or a file beside it is missing.
     DatasetError
         If the name is unknown, or a file is damaged; the error above is one of these.
 
@@ -129,8 +135,8 @@ def load_uci(
     source = find_source(name)
     if gap and not source.n_gap_splits:
         raise DatasetError(f"{source.name!r} has no gap splits; take the standard ones.")
-    root = Path(data_dir or os.environ.get("FINEMORPHS_DATA") or _cache_folder())
-    path = _find_table(source, gap, root)
+    root = data_dir or os.environ.get("FINEMORPHS_DATA") or _cache_folder()
+    path = _find_table(source, gap, Path(os.path.expanduser(root)))
     if not path.is_file():
         if not download:
             raise MissingDatasetError(
@@ -142,6 +148,9 @@ def load_uci(
         if source.archive:
             return _read_archive(source, path)
         return _read_folder(source, gap, path.parent)
+    except AbsentFileError as absence:
+        address = source.address(absence.path.name, gap)
+        raise MissingDatasetError(f"{absence}; get it from {address}.") from absence
     except DamagedFileError as damage:
         address = source.address(damage.path.name, gap)
         raise DatasetError(f"{damage}; get the file again from {address}.") from damage
@@ -163,10 +172,9 @@ def _read_folder(source: Source, gap: bool, folder: Path) -> UCIDataset:
     table = read_table(folder / "data.txt")
     n_rows, n_columns = table.shape
     features, target = read_columns(folder, n_columns)
-    splits = read_splits(folder, n_rows)
-    return UCIDataset(
-        source.name, gap, table[:, features], table[:, target], features, target, splits
-    )
+    splits = read_splits(folder, n_rows, source.n_rows)
+    X, y = table[:, features], table[:, target]
+    return UCIDataset(source.name, gap, X, y, features, target, splits, (n_rows, n_columns))
 
 
 def _read_archive(source: Source, path: Path) -> UCIDataset:
@@ -180,9 +188,8 @@ def _read_archive(source: Source, path: Path) -> UCIDataset:
     target = 0 if source.name == "year" else source.n_columns - 1
     features = np.setdiff1d(np.arange(source.n_columns), [target])
     splits = _year_splits(source) if source.name == "year" else _airfoil_splits(source)
-    return UCIDataset(
-        source.name, False, table[:, features], table[:, target], features, target, splits
-    )
+    X, y = table[:, features], table[:, target]
+    return UCIDataset(source.name, False, X, y, features, target, splits, table.shape)
 
 
 def _year_splits(source: Source) -> tuple[tuple[Array, Array], ...]:
