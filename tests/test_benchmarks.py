@@ -7,8 +7,10 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -30,27 +32,40 @@ from finemorphs.benchmarks import (
     summarise,
 )
 from finemorphs.benchmarks import __main__ as command
-from finemorphs.benchmarks.cells import Cell, read_result, read_results, write_result
+from finemorphs.benchmarks.cells import (
+    Cell,
+    find_unreadable,
+    read_result,
+    read_results,
+    write_result,
+)
 from finemorphs.benchmarks.dnn import DNNRegressor, Network
-from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS, check_options
+from finemorphs.benchmarks.figures import panel_states
+from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS, check_options, taken_options
 from finemorphs.benchmarks.paper import find_score, load_paper, rank
-from finemorphs.benchmarks.peers import PEERS, TunedRegressor
+from finemorphs.benchmarks.peers import PEERS, TunedRegressor, XRFMRegressor
 from finemorphs.benchmarks.progress import expected_seconds
 from finemorphs.benchmarks.tables import report, standard_error
 from finemorphs.datasets import UCI_NAMES, _download
+from finemorphs.datasets._sources import find_source
 
 N_ROWS, N_TEST = 40, 8
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
+    return write_data(tmp_path / "data")
+
+
+def write_data(root: Path, seed: int = 0, split_seed: int = 0) -> Path:
     """A folder with "yacht" and its gap splits: 3 features, 3 splits, one twin in each."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(N_ROWS, 3))
     table = np.column_stack([X, np.sin(X[:, 0]) + X[:, 1]]).round(5)
     table[1] = table[0]
+    rng = np.random.default_rng(split_seed)
     for name in ("yacht", "yacht_gap"):
-        folder = tmp_path / "data" / name / "data"
+        folder = root / name / "data"
         folder.mkdir(parents=True)
         np.savetxt(folder / "data.txt", table)
         (folder / "index_features.txt").write_text("0\n1\n2\n")
@@ -60,7 +75,7 @@ def data_dir(tmp_path: Path) -> Path:
             parts = {"test": [0, *rest[: N_TEST - 1]], "train": [1, *rest[N_TEST - 1 :]]}
             for part, rows in parts.items():
                 np.savetxt(folder / f"index_{part}_{k}.txt", rows, fmt="%d")
-    return tmp_path / "data"
+    return root
 
 
 @pytest.fixture
@@ -70,6 +85,11 @@ def settings(data_dir: Path, tmp_path: Path) -> Settings:
 
 def quiet() -> Console:
     return Console(file=io.StringIO(), width=200)
+
+
+def written(console: Console) -> str:
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text
 
 
 def grid(settings: Settings, models: tuple[str, ...] = ("A", "ADA", "DNN-1")) -> list[Cell]:
@@ -132,11 +152,113 @@ def test_what_is_there_is_not_run_again(
 
 
 def test_results_of_other_options_are_not_mixed(settings: Settings) -> None:
-    cells = grid(settings, ("A",))
-    run(cells, settings, console=quiet())
+    first, *rest = grid(settings, ("ADA",))
+    run([first], settings, console=quiet())
     other = Settings(settings.out, settings.data_dir)
-    with pytest.raises(ValueError, match=r"made with the options .*give another folder"):
-        run(cells, other, console=quiet())
+    for cells in ([first], rest, grid(replace(settings, out="x"), ("ADA",))[1:]):
+        with pytest.raises(ValueError, match=r"split 0 in .* the options .*give another folder"):
+            run(cells, other, console=quiet())
+    assert len(run(grid(settings, ("A",)), other, console=quiet())) == 3  # a model of its own
+
+
+def test_options_are_those_that_a_model_takes(settings: Settings) -> None:
+    run(grid(settings)[:3], settings, console=quiet())
+    stored = {result["model"]: result["options"] for result in read_results(settings.out)}
+    assert stored == {"A": {}, "ADA": {"max_iter": 2}, "DNN-1": {"epochs": 2}}
+    alone = replace(settings, options={"max_iter": 2})
+    assert len(run(grid(alone, ("A", "ADA")), alone, console=quiet())) == 6
+
+
+def test_options_of_other_models_in_a_file_do_not_count(settings: Settings) -> None:
+    (cell, *_) = grid(settings, ("ADA",))
+    run([cell], settings, console=quiet())
+    path = cell.path(settings.out)
+    old = json.loads(path.read_text()) | {"options": settings.options}
+    path.write_text(json.dumps({k: v for k, v in old.items() if k not in ("table", "rows")}))
+    alone = replace(settings, options={"max_iter": 2})
+    assert len(run(grid(alone, ("ADA",)), alone, console=quiet())) == 3
+
+
+@pytest.mark.parametrize(
+    ("seeds", "what"), [({"seed": 1}, "table"), ({"split_seed": 1}, "rows"), ({}, None)]
+)
+def test_results_of_other_data_are_not_mixed(
+    settings: Settings, tmp_path: Path, seeds: dict[str, int], what: str | None
+) -> None:
+    first, second, *_ = grid(settings, ("A",))
+    run([first], settings, console=quiet())
+    other = replace(settings, data_dir=write_data(tmp_path / "other", **seeds))
+    for cell in (first, second, replace(first, model="ADA")):
+        if what is None:
+            assert run([cell], other, console=quiet())[0]["status"] != "failed"
+            continue
+        with pytest.raises(ValueError, match=rf"another {what} than .*data at hand.*--out"):
+            run([cell], other, console=quiet())
+
+
+def test_options_that_a_file_cannot_keep_are_refused(settings: Settings) -> None:
+    sets = replace(settings, options={"kernel_width": {1, 2}})
+    with pytest.raises(ValueError, match=r"kernel_width.*cannot be kept .*give numbers, strings"):
+        run(grid(sets, ("ADA",)), sets, console=quiet())
+    assert not Path(settings.out).exists()
+
+
+def test_predictions_that_are_not_finite_are_a_failure(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(X: np.ndarray) -> np.ndarray:
+        return np.array([np.nan, np.inf, 1e200, *np.zeros(N_TEST - 3)])
+
+    model = SimpleNamespace(predict=diverges)
+    monkeypatch.setattr(runner, "fit_model", lambda *arguments: model)
+    (result,) = run(grid(settings, ("A",))[:1], settings, console=quiet())
+    assert result["status"] == "failed"
+    assert f"3 of {N_TEST} squared errors are not finite" in result["error"]
+
+
+def test_a_cell_that_another_run_has_done_is_not_run_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell, *_) = grid(settings, ("A",))
+    result = runner.run_cell(cell, settings)
+    monkeypatch.setattr(runner, "fit_model", lambda *arguments: pytest.fail("fitted again"))
+    assert runner.run_cell(cell, settings)["rmse"] == result["rmse"]
+
+
+def test_a_model_that_was_not_kept_is_fitted_again(settings: Settings) -> None:
+    cells = grid(settings, ("A", "ADA"))[:2]
+    first = run(cells, settings, console=quiet())
+    console = quiet()
+    keeping = replace(settings, save_models=True)
+    second = run(cells, keeping, console=console)
+    assert cells[1].model_path(settings.out).is_file()
+    assert [r["rmse"] for r in second] == pytest.approx([r["rmse"] for r in first])
+    assert "1 of 2 fits are there already" in written(console)
+    run(cells, keeping, console=console)
+    assert "2 of 2 fits are there already" in written(console)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_first_fit(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(settings.out).mkdir()
+    Path(settings.out, "cells").write_text("")
+    monkeypatch.setattr(runner, "run_cell", lambda *arguments: pytest.fail("fitted"))
+    with pytest.raises(ValueError, match=r"of --out cannot be written to .*give another one"):
+        run(grid(settings, ("A",)), settings, console=quiet())
+
+
+def test_an_error_does_not_promise_to_go_on(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(runner, "write_result", full)
+    console = quiet()
+    with pytest.raises(OSError, match="no space"):
+        run(grid(settings, ("A",)), settings, console=console)
+    assert "stopped with 0/3 fits done\n" in written(console)
 
 
 def test_results_of_another_seed_are_not_mixed(settings: Settings) -> None:
@@ -196,6 +318,29 @@ def test_an_option_may_not_contradict_the_name_of_a_model(
     assert read_results(settings.out) == []
 
 
+@pytest.mark.parametrize("option", ["random_state", "engine", "device"])
+def test_an_option_may_not_overrule_a_flag(option: str) -> None:
+    flag = {"random_state": "seed"}.get(option, option)
+    with pytest.raises(ValueError, match=rf"the option {option}=3 .* give it with --{flag}"):
+        check_options("ADA", {option: 3})
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "many"])
+def test_a_search_needs_a_setting(n: object) -> None:
+    message = "n_candidates is .*; give 1 or more"
+    with pytest.raises(ValueError, match=message):
+        check_options("XGBoost", {"n_candidates": n})
+    for model in (TunedRegressor(Ridge(), {}, n_candidates=n), XRFMRegressor(n_candidates=n)):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=message):
+            model.fit(np.eye(3), np.ones(3))
+
+
+def test_taken_options_are_parameters_of_the_model() -> None:
+    options = {"max_iter": 2, "epochs": 3}
+    assert taken_options("ADA", options) == {"max_iter": 2}
+    assert taken_options("DNN-2", options) == {"epochs": 3}
+
+
 def test_no_processes_are_refused(settings: Settings) -> None:
     with pytest.raises(ValueError, match="jobs=0 leaves no process"):
         run(grid(settings), settings, jobs=0, console=quiet())
@@ -243,12 +388,36 @@ def test_a_fit_that_was_interrupted_is_no_result(
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "cells" / "a" / "b" / "0.json"
-    write_result(path, {"status": "Fitted."})
+    (whole,) = fake("A", [1.0])
+    write_result(path, whole)
     with pytest.raises(TypeError):
         write_result(path, {"status": object()})
-    assert read_result(path) == {"status": "Fitted."}
+    assert read_result(path) == whole
     assert [p.name for p in path.parent.iterdir()] == ["0.json"]
-    assert read_results(tmp_path) == [{"status": "Fitted."}]
+    assert read_results(tmp_path) == [whole]
+    assert find_unreadable(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result.pop("rmse"),
+        lambda result: result.pop("split"),
+        lambda result: result.update(status="failed"),
+        lambda result: result.update(model="of another version"),
+        lambda result: result.update(dataset="boston"),
+        lambda result: result.clear(),
+    ],
+)
+def test_a_result_that_is_not_whole_is_found(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    (result,) = fake("A", [1.0])
+    change(result)
+    path = tmp_path / "cells" / "a" / "b" / "0.json"
+    write_result(path, result)
+    assert read_results(tmp_path) == []
+    assert find_unreadable(tmp_path) == [path]
 
 
 def test_the_active_backend_of_joblib_carries_the_cells(settings: Settings) -> None:
@@ -281,8 +450,39 @@ def test_progress_says_what_is_left(settings: Settings) -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1/9 fits  yacht A split 0: RMSE" in text
     assert "left" in text
+    assert "0/9 fits  yacht A split 0 starts\n" in text
     run(grid(settings), settings, console=console)
-    assert "9 of 9 fits are there already" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert written(console).rstrip().endswith("9 of 9 fits are there already")
+
+
+def test_progress_counts_the_whole_grid_and_guesses_from_what_was_kept(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = grid(settings)
+    run(cells[:3], settings, console=quiet())
+    for cell in cells[:3]:
+        path = cell.path(settings.out)
+        write_result(path, json.loads(path.read_text()) | {"seconds": 3600.0})
+    console = quiet()
+    run(cells, settings, console=console)
+    assert "3 of 9 fits are there already, about 6 h left\n" in written(console)
+    assert "4/9 fits  yacht A split 1: RMSE" in written(console)
+    monkeypatch.setattr(runner, "_spread", lambda *arguments: iter(()))
+    for cell in cells[3:]:
+        cell.path(settings.out).unlink()
+    console = Console(file=io.StringIO(), width=200, force_terminal=True)
+    run(cells, settings, jobs=2, console=console)
+    assert "about 3 h left" in written(console)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_cell_that_is_next_is_named_where_no_bar_is_seen(
+    settings: Settings, terminal: bool
+) -> None:
+    console = Console(file=io.StringIO(), width=200, force_terminal=terminal)
+    with joblib.parallel_config("threading", n_jobs=2):
+        run(grid(settings, ("A",)), settings, console=console)
+    assert written(console).count(" is handed out\n") == (0 if terminal else 3)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -303,6 +503,8 @@ def fake(model: str, scores: list[float], dataset: str = "concrete") -> list[dic
             "rmse": score,
             "rmse_without_twins": score + 1,
             "seconds": 2.0,
+            "seed": k,
+            "options": {},
             "status": "Fitted.",
         }
         for k, score in enumerate(scores)
@@ -325,12 +527,36 @@ def test_a_row_stands_beside_the_paper() -> None:
 
 def test_the_other_formats() -> None:
     rows = summarise(fake("AD^4A down", [4.4, 4.5]))
-    assert render(rows, "csv").splitlines()[1].startswith("concrete,AD^4A down,2,4.450 ± 0.035,")
+    (record,) = csv.DictReader(render(rows, "csv").splitlines())
+    assert (record["dataset"], record["model"], record["splits"]) == ("concrete", "AD^4A down", "2")
+    assert float(record["mean"]) == rows[0].mean
+    assert float(record["standard_error"]) == rows[0].standard_error
+    assert (record["paper_mean"], record["paper_standard_error"]) == ("4.49", "0.12")
+    (single,) = csv.DictReader(render(summarise(fake("GP", [1.0])), "csv").splitlines())
+    assert [single[k] for k in ("standard_error", "paper_mean", "paper_standard_error")] == [""] * 3
     latex = render(rows, "latex")
     assert r"AD\^{}4A down & 2 & 4.450 $\pm$ 0.035" in latex
     assert latex.count("&") == 2 * 7
     with pytest.raises(ValueError, match="choose one of markdown, csv, latex"):
         render(rows, "html")
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_a_score_that_is_not_finite_is_shown(score: float, form: str) -> None:
+    text = report(fake("ADA", [1.0, score]), form)
+    assert str(score) in text
+
+
+def test_the_report_says_what_was_set() -> None:
+    plain, some = fake("ADA", [5.0, 5.1])
+    results = [*fake("DA", [5.0]), some | {"options": {"max_iter": 2, "noise": "cv"}}]
+    text = report(results)
+    assert text.endswith("## Options\n\n- ADA: max_iter=2, noise=cv\n")
+    (record,) = csv.DictReader(render(summarise(results[1:]), "csv").splitlines())
+    assert record["options"] == "max_iter=2, noise=cv"
+    mixed = "ADA: max_iter=2, noise=cv (1 fits); defaults (1 fits)\n"
+    assert mixed in report([*results, plain], "latex")
 
 
 def test_the_report_has_a_section_for_each_table() -> None:
@@ -354,7 +580,7 @@ def test_the_report_has_the_other_formats() -> None:
         ["Table 5: four diffeomorphisms", "concrete", "ADA"],
         ["Others", "concrete", "DA"],
     ]
-    assert {len(line) for line in lines} == {10}
+    assert {len(line) for line in lines} == {13}
     latex = report(results, "latex")
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
     assert "% Table 5: four diffeomorphisms\n" in latex
@@ -645,18 +871,138 @@ def test_the_command_draws_figures(settings: Settings, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=2") == 0
     assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=3") == 2
-    message = "was made with {'max_iter': 2}, not {'max_iter': 3}; give another folder"
+    message = "was made with the options {'max_iter': 2}, not {'max_iter': 3}; give another folder"
     assert message in capsys.readouterr().err
     assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=2", "--seed=5") == 2
-    assert "{'random_state': 0}, not {'random_state': 5}" in capsys.readouterr().err
+    assert "split 0 in " in (text := capsys.readouterr().err)
+    assert "was made with the seed 0, not 5; give another folder" in text
     assert call(settings, "figures", "--datasets", "yacht", "--models", "A") == 2
     assert "figures show FineMorphs models" in capsys.readouterr().err
+
+
+def test_a_figure_is_of_the_model_of_its_result(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("figures", "--datasets", "yacht", "--set")
+    assert call(settings, *few, "max_iter=2") == 0
+    path = Path(settings.out, "cells/yacht/ADA/0.json")
+    result = json.loads(path.read_text())
+    write_result(path, result | {"rmse": 2 * result["rmse"]})
+    capsys.readouterr()
+    assert call(settings, *few, "max_iter=2") == 2
+    assert "remove the model, and it is fitted again" in capsys.readouterr().err
+
+    path.unlink()
+    other = replace(settings, options={"max_iter": 3})
+    run(grid(other, ("ADA",))[:1], other, console=quiet())
+    assert call(settings, *few, "max_iter=3") == 2
+    assert "was made with {'max_iter': 2}, not {'max_iter': 3}" in capsys.readouterr().err
+
+
+def test_a_figure_of_a_fit_that_fails_is_told(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(settings, "figures", "--datasets", "yacht", "--set", "max_iter=-2") == 2
+    assert "yacht ADA split 0 failed, which leaves nothing to draw" in capsys.readouterr().err
+
+
+def test_rings_of_each_model_have_a_file(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--datasets", "rings", "--models", "ADA", "AD^2A up", "--set", "max_iter=1")
+    assert call(settings, "figures", *arguments, "--gap") == 0
+    names = sorted(path.name for path in Path(settings.out, "figures").glob("*.png"))
+    assert names == ["rings-AD2A-up.png", "rings.png"]
+    assert "--gap and --splits do not apply to it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("n_steps", "shown"), [(10, 6), (3, 4), (8, 6)])
+def test_panels_are_titled_with_their_times(data_dir: Path, n_steps: int, shown: int) -> None:
+    X, y, *_ = Settings(Path(), data_dir).load("yacht", False).split(0)
+    model = make_model("ADA", "yacht", 3).set_params(max_iter=1, n_steps=n_steps).fit(X, y)
+    name, panels = panel_states(model, X)
+    assert name.startswith("D")
+    times = [time for time, _ in panels]
+    assert len(times) == len(set(times)) == shown
+    walk = {time: states for module, time, states in model.trajectory(X) if module == name}
+    for time, states in panels:
+        np.testing.assert_array_equal(states, walk[time])
+
+
+def test_figures_without_matplotlib_name_the_extra(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert call(settings, "figures", "--datasets", "rings") == 2
+    assert "pip install finemorphs[plots]" in capsys.readouterr().err
+
+
+def test_a_table_that_is_not_the_public_one_is_told(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "yacht: 40 rows of 4 columns; the public table has 308 of 7, so the paper's numbers"
+    few = ("--datasets", "yacht", "--set", "max_iter=1")
+    assert call(settings, "table3", *few, "--models", "A", "ADA") == 0
+    assert capsys.readouterr().err.count(told) == 1
+    monkeypatch.setattr(command, "draw_figure", lambda *arguments, **options: [])
+    assert call(settings, "figures", *few) == 0
+    assert capsys.readouterr().err.count(told) == 1
+    public = replace(find_source("yacht"), n_rows=N_ROWS, n_columns=4)
+    monkeypatch.setattr(command, "find_source", lambda name: public)
+    assert call(settings, "table3", *few, "--models", "A", "ADA") == 0
+    assert "public" not in capsys.readouterr().err
+
+
+def test_a_tilde_is_the_home_of_the_user(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(Path(settings.out).parent))
+    home = replace(settings, out="~/out", data_dir="~/data")
+    assert call(home, "table3", "--datasets", "yacht", "--models", "A") == 0
+    assert len(read_results(settings.out)) == 3
+
+
+def test_the_report_is_of_what_is_asked(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(settings, "report") == 2
+    assert f"there is no folder {settings.out}; give the --out" in capsys.readouterr().err
+    cells = [*grid(settings), *runner.plan(["A"], ["yacht"], settings, gap=True)]
+    run(cells, settings, console=quiet())
+    for arguments, rows in (
+        (("--models", "A", "--splits", "0-1"), ["yacht,A,2", "yacht gap,A,2"]),
+        (("--gap",), ["yacht gap,A,3"]),
+        (("--datasets", "concrete"), []),
+        (("--models", "DNN-1", "--datasets", "Yacht"), ["yacht,DNN-1,3"]),
+    ):
+        assert call(settings, "report", "--format", "csv", *arguments) == 0
+        records = csv.DictReader(capsys.readouterr().out.splitlines())
+        assert [",".join([r["dataset"], r["model"], r["splits"]]) for r in records] == rows
+    assert call(settings, "report", "--models", "ADB") == 2
+    assert "no model 'ADB'" in capsys.readouterr().err
+
+
+def test_the_report_names_the_files_that_it_leaves_out(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = grid(settings, ("A",))
+    run(cells, settings, console=quiet())
+    path = cells[1].path(settings.out)
+    path.write_text('{"status": "Fitted."}')
+    assert call(settings, "report") == 0
+    out, err = capsys.readouterr()
+    assert "| yacht | A | 2 |" in out
+    assert f"{path} is left out, as it is no whole result" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--models", "ADB"), "no model 'ADB'"),
+        (("--datasets", "yacht", "--set", "engine=cpu"), "give it with --engine"),
+        (("--datasets", "yacht", "--set", "noise={1,2}"), "cannot be kept in a file of results"),
         (("--datasets", "boston"), "no dataset 'boston'"),
         (("--set", "max_itr=2"), "no model of this run has the parameter 'max_itr'"),
         (("--set", "max_iter"), "--set takes NAME=VALUE"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from finemorphs.benchmarks.dnn import DNNRegressor
 from finemorphs.benchmarks.models import MODELS, TABLES, make_model
 from finemorphs.benchmarks.paper import PaperScore, load_paper
-from finemorphs.benchmarks.runner import Settings, run
+from finemorphs.benchmarks.runner import run
+from finemorphs.benchmarks.settings import Settings
 from finemorphs.benchmarks.tables import render, summarise
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,22 @@ from typing import Any
 
 from rich.console import Console
 
-from finemorphs.benchmarks.cells import Cell, read_results
+from finemorphs.benchmarks.cells import Cell, find_unreadable, read_results
 from finemorphs.benchmarks.figures import FIGURES, draw_figure
-from finemorphs.benchmarks.models import MODELS, TABLES, check_options, make_model
-from finemorphs.benchmarks.runner import Settings, plan, run
+from finemorphs.benchmarks.models import (
+    MODELS,
+    TABLES,
+    check_options,
+    make_model,
+    taken_options,
+)
+from finemorphs.benchmarks.runner import plan, run
+from finemorphs.benchmarks.settings import Settings
 from finemorphs.benchmarks.tables import FORMATS, render, report, summarise
+from finemorphs.datasets import UCIDataset
 from finemorphs.datasets._sources import find_source
 from finemorphs.exceptions import FineMorphsError, MissingDatasetError
+from finemorphs.plots._axes import pyplot
 
 __all__ = ["main"]
 
@@ -28,10 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         _check_out(options.out)
-        if options.command == "report":
-            sys.stdout.write(report(read_results(options.out), options.format))
-            return 0
-        return (_figures if options.command == "figures" else _table)(options, console)
+        command = {"figures": _figures, "report": _report}.get(options.command, _table)
+        return command(options, console)
     except (FineMorphsError, ValueError, ImportError, OSError) as error:
         console.print(f"error: {error}", markup=False)
         return 2
@@ -73,7 +81,9 @@ def _plan(
             missing.append(dataset)
             continue
         cells += found
-        last = settings.load(dataset, options.gap).n_splits - 1
+        data = settings.load(dataset, options.gap)
+        _tell_other_table(data, console)
+        last = data.n_splits - 1
         absent = ", ".join(str(k) for k in splits or () if k > last)
         if absent:
             notes.append(f"{dataset} has no split {absent}, only 0 to {last}")
@@ -90,14 +100,15 @@ def _plan(
 
 
 def _figures(options: argparse.Namespace, console: Console) -> int:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
+    pyplot().switch_backend("Agg")
     settings = _settings(options)
     models = list(dict.fromkeys(options.models or ["ADA"]))
     _check_models(models, settings)
+    datasets = _names(options.datasets or FIGURES)
+    if "rings" in datasets and (options.gap or options.splits):
+        console.print("rings is made, not split: --gap and --splits do not apply to it")
     missing = []
-    for dataset in _names(options.datasets or FIGURES):
+    for dataset in datasets:
         try:
             _draw(dataset, models, options, settings, console)
         except MissingDatasetError as error:
@@ -117,10 +128,56 @@ def _draw(
     console: Console,
 ) -> None:
     splits = _splits(options.splits)
+    if dataset != "rings":
+        _tell_other_table(settings.load(dataset, options.gap), console)
     for model in models:
         for split in [0] if splits is None or dataset == "rings" else splits:
-            paths = draw_figure(dataset, settings, model=model, gap=options.gap, split=split)
+            paths = draw_figure(
+                dataset, settings, model=model, gap=options.gap, split=split, console=console
+            )
             console.print(" ".join(map(str, paths)), markup=False)
+
+
+def _report(options: argparse.Namespace, console: Console) -> int:
+    if not options.out.is_dir():
+        raise ValueError(f"there is no folder {options.out}; give the --out of a run.")
+    unknown = [model for model in options.models or () if model not in MODELS]
+    if unknown:
+        raise ValueError(f"there is no model {unknown[0]!r}; choose from {', '.join(MODELS)}.")
+    for path in find_unreadable(options.out):
+        console.print(
+            f"{path} is left out, as it is no whole result of a known model and dataset; remove "
+            "it, or run its fit again",
+            markup=False,
+        )
+    results = _asked(read_results(options.out), options)
+    sys.stdout.write(report(results, options.format))
+    return 0
+
+
+def _asked(results: list[dict[str, Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Those results that the options of the command name; all where they name none."""
+    wanted = {
+        "dataset": _names(options.datasets) if options.datasets else None,
+        "model": options.models,
+        "split": _splits(options.splits),
+        "gap": [True] if options.gap else None,
+    }
+    return [
+        result
+        for result in results
+        if all(values is None or result[key] in values for key, values in wanted.items())
+    ]
+
+
+def _tell_other_table(data: UCIDataset, console: Console) -> None:
+    source = find_source(data.name)
+    (rows, columns), public = data.shape, (source.n_rows, source.n_columns)
+    if data.shape != public:
+        console.print(
+            f"{data.name}{' gap' * data.gap}: {rows} rows of {columns} columns; the public table "
+            f"has {public[0]} of {public[1]}, so the paper's numbers are of other data."
+        )
 
 
 def _tell_missing(datasets: Sequence[str], console: Console) -> None:
@@ -136,11 +193,12 @@ def _names(datasets: Sequence[str]) -> list[str]:
 
 def _check_models(models: Sequence[str], settings: Settings) -> None:
     """Names, packages that are missing, and options that do not fit, before the first fit."""
-    known: set[str] = set()
+    taken: set[str] = set()
     for name in models:
-        known |= set(make_model(name, "", 1).get_params())
+        make_model(name, "", 1)
         check_options(name, settings.options)
-    unknown = sorted(set(settings.options) - known)
+        taken |= taken_options(name, settings.options).keys()
+    unknown = sorted(settings.options.keys() - taken)
     if unknown:
         raise ValueError(
             f"no model of this run has the parameter {unknown[0]!r}; correct or drop --set."
@@ -163,6 +221,10 @@ def _settings(options: argparse.Namespace) -> Settings:
         options=dict(map(_assignment, options.set or ())),
         save_models=options.save_models,
     )
+
+
+def _folder(text: str) -> Path:
+    return Path(os.path.expanduser(text))
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -209,8 +271,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="split k has the seed SEED + k (0)")
     add("--set", action="append", metavar="NAME=VALUE", help="a parameter of the models")
     add("--save-models", action="store_true", help="keep fitted FineMorphs models")
-    add("--data-dir", type=Path, help="folder of the datasets (FINEMORPHS_DATA, or a cache)")
-    add("--out", type=Path, required=True, help="folder of the results")
+    add("--data-dir", type=_folder, help="folder of the datasets (FINEMORPHS_DATA, or a cache)")
+    add("--out", type=_folder, required=True, help="folder of the results")
     add("--format", choices=FORMATS, default="markdown")
     add("--rank", action="store_true", help="add each mean's place among the paper's rows")
     return parser

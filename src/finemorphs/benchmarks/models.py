@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from finemorphs.benchmarks.dnn import DNNRegressor
-from finemorphs.benchmarks.peers import PEERS, make_peer
+from finemorphs.benchmarks.peers import PEERS, check_candidates, make_peer
 from finemorphs.estimators import FineMorphsRegressor
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "check_options",
     "make_model",
     "max_rows",
+    "taken_options",
 ]
 
 # Table 2 of the paper.
@@ -49,6 +50,7 @@ FINEMORPHS: dict[str, dict[str, Any]] = {
     "AD": {"sequence": "AD"},
     "best": {"preset": "best"},
 }
+_FLAGS = {"random_state": "--seed", "engine": "--engine", "device": "--device"}
 _YEAR = {"dims": 10, "subset_size": 1000}
 
 MODELS: tuple[str, ...] = ("A", *FINEMORPHS, *DNN_LAYERS, *PEERS)
@@ -86,7 +88,14 @@ def max_rows(name: str) -> float:
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that contradicts what the name of a model stands for."""
+    """Refuse an option with a flag of its own, or against what the name of a model stands for."""
+    for option in options.keys() & _FLAGS.keys():
+        raise ValueError(
+            f"the option {option}={options[option]!r} would overrule {_FLAGS[option]}; give it "
+            f"with {_FLAGS[option]}."
+        )
+    if "n_candidates" in options:
+        check_candidates(options["n_candidates"])
     layers = {"hidden_layers": DNN_LAYERS[name]} if name in DNN_LAYERS else {}
     for option, value in FINEMORPHS.get(name, layers).items():
         if option in options and options[option] != value:
@@ -95,6 +104,12 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
                 f"{option}={options[option]!r} came; drop the option, or choose models that "
                 "leave it open."
             )
+
+
+def taken_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that are parameters of a model."""
+    known = make_model(name, "", 1).get_params() if options else {}
+    return {option: value for option, value in options.items() if option in known}
 
 
 def make_model(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 import joblib
@@ -33,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 
 from finemorphs._typing import Array, ArrayLike
 
-__all__ = ["PEERS", "TunedRegressor", "XRFMRegressor", "make_peer"]
+__all__ = ["PEERS", "TunedRegressor", "XRFMRegressor", "check_candidates", "make_peer"]
 
 PEERS = ("XGBoost", "LightGBM", "CatBoost", "GP", "xRFM")
 
@@ -100,6 +101,7 @@ class TunedRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array) -> TunedRegressor:
         """Search, then fit the best setting to all rows."""
+        check_candidates(self.n_candidates)
         seed = self.random_state
         folds = (
             KFold(3, shuffle=True, random_state=seed)
@@ -145,6 +147,7 @@ class XRFMRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array) -> XRFMRegressor:
         """Search on one fifth held out; the best machine is kept."""
+        check_candidates(self.n_candidates)
         package = _import("xrfm")
         seed = self.random_state
         self._x, self._y = StandardScaler().fit(X), StandardScaler().fit(y[:, None])
@@ -176,6 +179,12 @@ class XRFMRegressor(RegressorMixin, BaseEstimator):
         outputs = self.model_.predict(self._x.transform(X).astype(np.float32))
         responses: Array = self._y.inverse_transform(np.asarray(outputs, dtype=np.float64))
         return responses.ravel()
+
+
+def check_candidates(n: object) -> None:
+    """Refuse a search over no setting."""
+    if not isinstance(n, Integral) or n < 1:
+        raise ValueError(f"n_candidates is {n!r}, and a search needs a setting; give 1 or more.")
 
 
 def make_peer(name: str, n_features: int, seed: int, device: str = "cpu") -> Any:

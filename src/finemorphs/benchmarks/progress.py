@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -21,22 +23,31 @@ class GridProgress:
     """Shows how far a grid is; a context manager.
 
     Fits differ by orders of magnitude, so that the time left is not counted in fits but in
-    their expected cost.
+    their expected cost, for which the seconds of those done before are the measure.
 
     Parameters
     ----------
     costs : dict
-        Expected seconds of each cell that is still to do.
-    n_kept : int
-        Cells of the grid that were done before.
+        Expected seconds of each cell of the grid.
+    kept : dict
+        Seconds that each cell took which was done before.
     console : rich.console.Console, optional
         Where to write; standard error by default, so that the table alone is on the output.
+    n_jobs : int, default=1
+        Fits side by side.
     """
 
-    def __init__(self, costs: dict[Cell, float], n_kept: int, console: Console | None) -> None:
+    def __init__(
+        self,
+        costs: Mapping[Cell, float],
+        kept: Mapping[Cell, float],
+        console: Console | None,
+        n_jobs: int = 1,
+    ) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self._costs, self._n_kept = costs, n_kept
-        self._total, self._done, self._n_done = sum(costs.values()), 0.0, 0
+        self._costs, self._n_kept = _costs_of_rest(costs, kept), len(kept)
+        self._total, self._done, self._n_done = sum(self._costs.values()), 0.0, 0
+        self._first_guess = self._total / n_jobs if kept else 0.0
         self._began = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -46,13 +57,14 @@ class GridProgress:
             console=self._console,
             transient=True,
         )
-        self._task = self._bar.add_task(self._count, total=self._total or 1.0, left="")
+        self._task = self._bar.add_task(self._count, total=self._total or 1.0, left=self._left)
 
     def __enter__(self) -> GridProgress:
         self._began = time.monotonic()
         if self._n_kept:
             n = self._n_kept + len(self._costs)
-            self._console.print(f"{self._n_kept} of {n} fits are there already")
+            left = f", {self._left}" if self._left else ""
+            self._console.print(f"{self._n_kept} of {n} fits are there already{left}")
         self._bar.start()
         return self
 
@@ -64,16 +76,22 @@ class GridProgress:
     ) -> None:
         self._bar.stop()
         if error is not None:
-            self._console.print(
-                f"stopped with {self._count} done; the same command goes on from here"
-            )
+            goes_on = "; the same command goes on from here" * (kind is KeyboardInterrupt)
+            self._console.print(f"stopped with {self._count} done{goes_on}")
+
+    def name(self, cells: Iterable[Cell], event: str) -> Iterator[Cell]:
+        """The cells; where no bar is seen, each is named with the event as it is taken."""
+        for cell in cells:
+            if not self._console.is_terminal:
+                self._console.print(f"{self._count}  {cell} {event}", markup=False)
+            yield cell
 
     def advance(self, result: dict[str, Any]) -> None:
         """Note a finished cell."""
-        cell = Cell(result["model"], result["dataset"], result["gap"], result["split"])
+        cell = Cell.of(result)
         self._done += self._costs[cell]
         self._n_done += 1
-        left = self._time_left()
+        left = self._left
         self._bar.update(self._task, completed=self._done, description=self._count, left=left)
         if result["status"] == "failed":
             self._console.print(f"{self._count}  {cell}: FAILED, {result['error']}", markup=False)
@@ -86,17 +104,37 @@ class GridProgress:
 
     @property
     def _count(self) -> str:
-        return f"{self._n_done}/{len(self._costs)} fits"
+        return f"{self._n_kept + self._n_done}/{self._n_kept + len(self._costs)} fits"
 
-    def _time_left(self) -> str:
-        rest = self._total - self._done
-        if rest <= 0 or self._done <= 0:
+    @property
+    def _left(self) -> str:
+        """In words; nothing at the end, or where nothing is known yet."""
+        seconds = self._seconds_left()
+        if seconds <= 0:
             return ""
-        seconds = (time.monotonic() - self._began) * rest / self._done
         for unit, size in (("h", 3600), ("min", 60)):
             if seconds > 2 * size:
                 return f"about {seconds / size:.0f} {unit} left"
         return f"about {seconds:.0f} s left"
+
+    def _seconds_left(self) -> float:
+        if self._done <= 0:
+            return self._first_guess
+        return (time.monotonic() - self._began) * (self._total - self._done) / self._done
+
+
+def _costs_of_rest(costs: Mapping[Cell, float], kept: Mapping[Cell, float]) -> dict[Cell, float]:
+    """Costs of the cells to do, by the measure of the model's own cells that were done."""
+    expected: dict[str, float] = defaultdict(float)
+    took: dict[str, float] = defaultdict(float)
+    for cell, seconds in kept.items():
+        expected[cell.model] += costs[cell]
+        took[cell.model] += seconds
+    return {
+        cell: cost * (took[cell.model] / expected[cell.model] if cell.model in took else 1.0)
+        for cell, cost in costs.items()
+        if cell not in kept
+    }
 
 
 def expected_seconds(model: str, n: int) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -20,63 +17,16 @@ from rich.console import Console
 
 from finemorphs._typing import Array
 from finemorphs._version import __version__
-from finemorphs.benchmarks.cells import Cell, read_result, write_result
-from finemorphs.benchmarks.models import check_options, make_model, max_rows
+from finemorphs.benchmarks.cells import Cell, check_writable, read_result, write_result
+from finemorphs.benchmarks.checks import as_stored, check_results, find_result
+from finemorphs.benchmarks.models import check_options, make_model, max_rows, taken_options
 from finemorphs.benchmarks.progress import GridProgress, expected_seconds
-from finemorphs.datasets import UCIDataset, load_uci
+from finemorphs.benchmarks.settings import Settings
 from finemorphs.estimators import FineMorphsRegressor
 
-__all__ = [
-    "Settings",
-    "as_stored",
-    "fit_model",
-    "has_twin",
-    "new_model",
-    "plan",
-    "run",
-    "run_cell",
-]
+__all__ = ["fit_model", "has_twin", "new_model", "plan", "run", "run_cell"]
 
 _PACKAGES = ("numpy", "torch", "scikit-learn", "xgboost", "lightgbm", "catboost", "xrfm")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all cells of a run share.
-
-    Attributes
-    ----------
-    out : path
-        Folder of the results.
-    data_dir : path or None
-        See :func:`finemorphs.datasets.load_uci`.
-    seed : int
-        Split k has the seed ``seed + k``.
-    engine, device : str
-        See :func:`~finemorphs.benchmarks.make_model`.
-    options : dict
-        Parameters to set on every model that has them.
-    save_models : bool
-        Keep each fitted FineMorphs model beside its result.
-    """
-
-    out: str | os.PathLike[str]
-    data_dir: str | os.PathLike[str] | None = None
-    seed: int = 0
-    engine: str = "auto"
-    device: str = "auto"
-    options: dict[str, Any] = field(default_factory=dict)
-    save_models: bool = False
-
-    def load(self, dataset: str, gap: bool) -> UCIDataset:
-        """A dataset, read once a process."""
-        folder = None if self.data_dir is None else os.fspath(self.data_dir)
-        return _load(dataset, gap, folder)
-
-
-@lru_cache(maxsize=4)
-def _load(dataset: str, gap: bool, data_dir: str | None) -> UCIDataset:
-    return load_uci(dataset, gap=gap, data_dir=data_dir)
 
 
 def plan(
@@ -95,7 +45,7 @@ def plan(
         for k, (train, _) in enumerate(data.splits):
             if wanted is None or k in wanted:
                 cells += [
-                    Cell(model, dataset, gap, k)
+                    Cell(model, data.name, gap, k)
                     for model in models
                     if len(train) <= max_rows(model)
                 ]
@@ -107,9 +57,10 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run the cells that have no result yet, and return the results of all, in their order.
 
-    A cell that comes twice is run and returned once. The cells are spread by joblib, in ``jobs``
-    processes or by the backend that is active: within ``joblib.parallel_config("dask")`` they go
-    to the workers of a Dask cluster, which must see the folders of data and results.
+    A cell that comes twice is run and returned once. Results that are there have to be of the
+    same options, seed and data. The cells are spread by joblib, in ``jobs`` processes or by the
+    backend that is active: within ``joblib.parallel_config("dask")`` they go to the workers of a
+    Dask cluster, which must see the folders of data and results.
     """
     if jobs == 0:
         raise ValueError(
@@ -118,10 +69,16 @@ def run(
     cells = list(dict.fromkeys(cells))
     for model in dict.fromkeys(cell.model for cell in cells):
         check_options(model, settings.options)
-    rest = [cell for cell in cells if not _is_done(cell, settings)]
-    costs = {cell: _expected_seconds(cell, settings) for cell in rest}
-    with GridProgress(costs, len(cells) - len(rest), console) as progress:
-        for result in _spread(rest, settings, jobs):
+    check_results(cells, settings)
+    found = {cell: find_result(cell, settings) for cell in cells}
+    kept = {cell: result["seconds"] for cell, result in found.items() if result is not None}
+    rest = [cell for cell in cells if cell not in kept]
+    if rest:
+        check_writable(Path(settings.out, "cells"))
+    costs = {cell: _expected_seconds(cell, settings) for cell in cells}
+    n_jobs = joblib.effective_n_jobs(_n_jobs(jobs))
+    with GridProgress(costs, kept, console, n_jobs) as progress:
+        for result in _spread(rest, settings, jobs, progress):
             progress.advance(result)
     results = [read_result(cell.path(settings.out)) for cell in cells]
     return [result for result in results if result is not None]
@@ -132,41 +89,35 @@ def _expected_seconds(cell: Cell, settings: Settings) -> float:
     return expected_seconds(cell.model, len(train))
 
 
-def _is_done(cell: Cell, settings: Settings) -> bool:
-    """Whether there is a result; failed ones are tried again."""
-    result = read_result(cell.path(settings.out))
-    if result is None or result["status"] == "failed":
-        return False
-    found = {"options": result["options"], "seed": result["seed"]}
-    wanted = {"options": as_stored(settings.options), "seed": settings.seed + cell.split}
-    for what, value in found.items():
-        if value != wanted[what]:
-            raise ValueError(
-                f"the result of {cell} in {settings.out} was made with the {what} {value}, not "
-                f"{wanted[what]}; give another folder with --out."
-            )
-    return True
+def _n_jobs(jobs: int) -> int | None:
+    return None if jobs == 1 else jobs  # None: what the active backend has
 
 
-def as_stored(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a file gives them back: tuples are lists."""
-    stored: dict[str, Any] = json.loads(json.dumps(options))
-    return stored
-
-
-def _spread(cells: Sequence[Cell], settings: Settings, jobs: int) -> Iterator[dict[str, Any]]:
-    n_jobs = None if jobs == 1 else jobs  # None: what the active backend has
+def _spread(
+    cells: Sequence[Cell], settings: Settings, jobs: int, progress: GridProgress
+) -> Iterator[dict[str, Any]]:
+    n_jobs = _n_jobs(jobs)
     if not cells or joblib.effective_n_jobs(n_jobs) == 1:
-        yield from (run_cell(cell, settings) for cell in cells)  # here: Ctrl-C ends it at once
+        for cell in progress.name(cells, "starts"):
+            yield run_cell(cell, settings)  # here: Ctrl-C ends it at once
         return
     backend, _ = get_active_backend()
     as_they_come = "generator_unordered" if backend.supports_return_generator else "list"
-    parallel = joblib.Parallel(n_jobs=n_jobs, return_as=as_they_come, batch_size=1)
-    yield from parallel(joblib.delayed(run_cell)(cell, settings) for cell in cells)
+    parallel = joblib.Parallel(
+        n_jobs=n_jobs, return_as=as_they_come, batch_size=1, pre_dispatch="n_jobs"
+    )
+    handed_out = progress.name(cells, "is handed out")
+    yield from parallel(joblib.delayed(run_cell)(cell, settings) for cell in handed_out)
 
 
 def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Fit, predict, write the result; an exception becomes a result of status "failed"."""
+    """Fit, predict, write the result; an exception becomes a result of status "failed".
+
+    A result that another run has written in the meantime is taken.
+    """
+    done = find_result(cell, settings)
+    if done is not None:
+        return done
     began = time.perf_counter()
     result: dict[str, Any] = {
         "model": cell.model,
@@ -174,7 +125,7 @@ def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
         "gap": cell.gap,
         "split": cell.split,
         "seed": settings.seed + cell.split,
-        "options": settings.options,
+        "options": as_stored(taken_options(cell.model, settings.options)),
         "engine": settings.engine,
         "device": settings.device,
     }
@@ -196,13 +147,16 @@ def _measure(cell: Cell, settings: Settings) -> dict[str, Any]:
     began = time.perf_counter()
     model = fit_model(cell.model, cell.dataset, X, y, settings, cell.split)
     seconds = time.perf_counter() - began
+    squared = _squared_errors(model, X_test, y_test)
     if settings.save_models and isinstance(model, FineMorphsRegressor):
-        path = cell.path(settings.out).with_suffix(".safetensors")
+        path = cell.model_path(settings.out)
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path)
-    squared = (model.predict(X_test) - y_test) ** 2
     twins = has_twin(X, y, X_test, y_test)
+    table, splits = settings.digests(cell.dataset, cell.gap)
     return {
+        "table": table,
+        "rows": splits[cell.split],
         "n_train": len(y),
         "n_test": len(y_test),
         "n_twins": int(twins.sum()),
@@ -215,6 +169,17 @@ def _measure(cell: Cell, settings: Settings) -> dict[str, Any]:
         "converged": getattr(model, "converged_", None),
         "status": getattr(model, "status_", "Fitted."),
     }
+
+
+def _squared_errors(model: Any, X: Array, y: Array) -> Array:
+    with np.errstate(over="ignore"):
+        squared: Array = (model.predict(X) - y) ** 2
+    n_bad = np.count_nonzero(~np.isfinite(squared))
+    if n_bad:
+        raise ValueError(
+            f"{n_bad} of {len(y)} squared errors are not finite; try other options or another seed."
+        )
+    return squared
 
 
 def fit_model(
@@ -237,8 +202,7 @@ def new_model(name: str, dataset: str, n_features: int, settings: Settings, spli
         engine=settings.engine,
         device=settings.device,
     )
-    known = model.get_params()
-    return model.set_params(**{k: v for k, v in settings.options.items() if k in known})
+    return model.set_params(**taken_options(name, settings.options))
 
 
 def has_twin(X: Array, y: Array, X_test: Array, y_test: Array) -> Array:

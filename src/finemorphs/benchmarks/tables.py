@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ FORMATS = ("markdown", "csv", "latex")
 
 @dataclass(frozen=True)
 class Row:
-    """One model on one dataset: means over the splits that are there."""
+    """One model on one dataset: means over the splits that are there, and what was set."""
 
     dataset: str
     gap: bool
@@ -33,6 +34,7 @@ class Row:
     standard_error: float
     without_twins: float | None
     seconds: float
+    options: str
     paper: PaperScore | None
 
     @property
@@ -50,7 +52,8 @@ class Row:
 
 def standard_error(values: Sequence[float] | Array) -> float:
     """Population standard deviation over sqrt(n), as the paper has it."""
-    return float(np.std(values) / math.sqrt(len(values)))
+    with np.errstate(invalid="ignore"):  # an infinite value has no deviation
+        return float(np.std(values) / math.sqrt(len(values)))
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[Row]:
@@ -77,8 +80,21 @@ def _row(results: list[dict[str, Any]]) -> Row:
         standard_error(scores),
         float(np.mean(without)) if without else None,
         float(np.mean([result["seconds"] for result in results])),
+        _options(results),
         find_score(model, dataset, gap),
     )
+
+
+def _options(results: Sequence[dict[str, Any]]) -> str:
+    """What was set, "max_iter=2"; of results that differ, each with its number of fits."""
+    texts = (
+        ", ".join(f"{name}={value}" for name, value in result["options"].items())
+        for result in results
+    )
+    counts = Counter(texts)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{text or 'defaults'} ({n} fits)" for text, n in counts.items())
 
 
 _HEAD = (
@@ -110,7 +126,36 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _digits(mean: float) -> int:
     """Decimals for four significant digits, two at least."""
-    return 4 if mean <= 0 else max(2, 3 - math.floor(math.log10(mean)))
+    return max(2, 3 - math.floor(math.log10(mean))) if 0 < mean < math.inf else 4
+
+
+_RECORD_HEAD = (
+    *_HEAD[:3],
+    "mean",
+    "standard_error",
+    "paper_mean",
+    "paper_standard_error",
+    *_HEAD[5:],
+    "options",
+)
+
+
+def _record(row: Row) -> tuple[object, ...]:
+    """The fields of CSV: numbers with all digits."""
+    paper = row.paper
+    return (
+        row.dataset + " gap" * row.gap,
+        row.model,
+        row.n_splits,
+        row.mean,
+        row.standard_error if row.n_splits > 1 else None,
+        None if paper is None else paper.mean,
+        None if paper is None else paper.standard_error,
+        row.verdict,
+        row.without_twins,
+        row.seconds,
+        row.options,
+    )
 
 
 def render(rows: Sequence[Row], form: str = "markdown", *, ranks: bool = False) -> str:
@@ -120,20 +165,19 @@ def render(rows: Sequence[Row], form: str = "markdown", *, ranks: bool = False) 
     ----------
     rows : sequence of Row
     form : {"markdown", "csv", "latex"}
+        CSV has the numbers with all digits, each in a column of its own.
     ranks : bool, default=False
         Add each mean's place among the paper's rows; in brackets, among those that were
         measured on the same splits.
     """
-    head = _HEAD + ("rank",) * ranks
-    lines = [_cells(row) + (row.ranks,) * ranks for row in rows]
-    writers: dict[str, Callable[[Sequence[Sequence[str]]], str]] = {
-        "markdown": _markdown,
-        "csv": _csv,
-        "latex": _latex,
-    }
-    if form not in writers:
+    if form not in FORMATS:
         raise ValueError(f"format {form!r} is not known; choose one of {', '.join(FORMATS)}.")
-    return writers[form]([head, *lines])
+    rank_head = ("rank",) * ranks
+    if form == "csv":
+        records = [_record(row) + (row.ranks,) * ranks for row in rows]
+        return _csv([_RECORD_HEAD + rank_head, *records])
+    lines = [_HEAD + rank_head, *(_cells(row) + (row.ranks,) * ranks for row in rows)]
+    return _latex(lines) if form == "latex" else _markdown(lines)
 
 
 def _markdown(lines: Sequence[Sequence[str]]) -> str:
@@ -141,7 +185,7 @@ def _markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(lines[0]), *rest]) + "\n"
 
 
-def _csv(lines: Sequence[Sequence[str]]) -> str:
+def _csv(lines: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
@@ -160,22 +204,25 @@ def _escape(text: str) -> str:
 
 
 def report(results: Sequence[dict[str, Any]], form: str = "markdown") -> str:
-    """Every table for which there are results, with ranks, and what failed.
+    """Every table for which there are results, with ranks, what was set and what failed.
 
     Parameters
     ----------
     results : sequence of dict
     form : {"markdown", "csv", "latex"}
-        Titles and failures are comments in LaTeX. CSV is one table whose first column is the
-        title, without failures.
+        Titles, options and failures are comments in LaTeX. CSV is one table whose first column
+        is the title, without failures.
     """
     sections = _sections(summarise(results))
     if form == "csv":
-        lines = [(title, *_cells(row), row.ranks) for title, rows in sections for row in rows]
-        return _csv([("table", *_HEAD, "rank"), *lines])
+        lines = [(title, *_record(row), row.ranks) for title, rows in sections for row in rows]
+        return _csv([("table", *_RECORD_HEAD, "rank"), *lines])
     comment = "% " * (form == "latex")
     head = comment or "## "
     parts = [f"{head}{title}\n\n{render(rows, form, ranks=True)}" for title, rows in sections]
+    options = [f"{comment}- {line}\n" for line in _options_of_models(results)]
+    if options:
+        parts.append(f"{head}Options\n\n{''.join(options)}")
     failed = [
         f"{comment}- {r['dataset']}{' gap' * r['gap']}, {r['model']}, split {r['split']}: "
         f"{' '.join(r['error'].split())}\n"
@@ -185,6 +232,16 @@ def report(results: Sequence[dict[str, Any]], form: str = "markdown") -> str:
     if failed:
         parts.append(f"{head}Failed\n\n{''.join(failed)}")
     return "\n".join(parts) or f"{comment}No results yet.\n"
+
+
+def _options_of_models(results: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each model with options, "ADA: max_iter=2"."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        if result["status"] != "failed":
+            groups.setdefault(result["model"], []).append(result)
+    texts = {model: _options(groups[model]) for model in MODELS if model in groups}
+    return [f"{model}: {text}" for model, text in texts.items() if text]
 
 
 def _sections(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
