@@ -44,7 +44,7 @@ from finemorphs.benchmarks.figures import panel_states
 from finemorphs.benchmarks.models import DNN_LAYERS, FINEMORPHS, check_options, taken_options
 from finemorphs.benchmarks.paper import find_score, load_paper, rank
 from finemorphs.benchmarks.peers import PEERS, TunedRegressor, XRFMRegressor
-from finemorphs.benchmarks.progress import expected_seconds
+from finemorphs.benchmarks.progress import GridProgress, expected_seconds
 from finemorphs.benchmarks.tables import report, standard_error
 from finemorphs.datasets import UCI_NAMES, _download
 from finemorphs.datasets._sources import find_source
@@ -473,6 +473,15 @@ def test_progress_counts_the_whole_grid_and_guesses_from_what_was_kept(
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     run(cells, settings, jobs=2, console=console)
     assert "about 3 h left" in written(console)
+
+
+def test_a_short_fit_does_not_overthrow_the_guess_of_those_that_were_kept() -> None:
+    kept, long, short = (Cell(m, "yacht", False, k) for m, k in (("ADA", 0), ("ADA", 1), ("A", 1)))
+    console = quiet()
+    with GridProgress({kept: 1.0, long: 1.0, short: 0.01}, {kept: 3600.0}, console) as progress:
+        (result,) = fake("A", [1.0], "yacht")
+        progress.advance(result | {"split": 1})
+    assert "2/3 fits  yacht A split 1: RMSE 1, 2.0 s, about 60 min left\n" in written(console)
 
 
 @pytest.mark.parametrize("terminal", [False, True])

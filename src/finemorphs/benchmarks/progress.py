@@ -18,6 +18,8 @@ from finemorphs.notation import parse
 
 __all__ = ["GridProgress", "expected_seconds"]
 
+_PRIOR = 0.1  # how much of the grid counts as done at the pace of the kept fits
+
 
 class GridProgress:
     """Shows how far a grid is; a context manager.
@@ -47,7 +49,7 @@ class GridProgress:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._costs, self._n_kept = _costs_of_rest(costs, kept), len(kept)
         self._total, self._done, self._n_done = sum(self._costs.values()), 0.0, 0
-        self._first_guess = self._total / n_jobs if kept else 0.0
+        self._n_jobs, self._prior = n_jobs, _PRIOR * self._total * bool(kept)
         self._began = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -118,9 +120,12 @@ class GridProgress:
         return f"about {seconds:.0f} s left"
 
     def _seconds_left(self) -> float:
-        if self._done <= 0:
-            return self._first_guess
-        return (time.monotonic() - self._began) * (self._total - self._done) / self._done
+        """What is left at the pace so far, in which the kept fits count as the prior."""
+        done = self._prior + self._done
+        if done <= 0:
+            return 0.0
+        seconds = self._prior / self._n_jobs + time.monotonic() - self._began
+        return (self._total - self._done) * seconds / done
 
 
 def _costs_of_rest(costs: Mapping[Cell, float], kept: Mapping[Cell, float]) -> dict[Cell, float]:
