@@ -148,17 +148,22 @@ def test_rows_with_the_same_x_are_each_others_neighbours():
     assert estimated(x, y)[0] == pytest.approx(4.0)
 
 
-def test_many_rows_in_one_place():
-    """More of them than neighbours: each row is still the first of its own."""
-    x, y = np.zeros((30, 1)), np.arange(30.0)[:, None] % 2
-    s2 = estimated(x, y)
-    assert 0 < s2[0] <= 1
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_rows_in_one_place_are_each_others_neighbours_alike(weight):
+    """Not the nearest in the order of the table, nor the copies of the row itself alone."""
+    y = np.random.default_rng(0).integers(0, 3, 30).astype(float)
+    every = np.repeat(y, int(weight))
+    gaps = (every[:, None] - every[None]) ** 2
+    expected = gaps.sum() / (len(every) * (len(every) - 1))
+    found = estimated(np.zeros((30, 1)), y[:, None], np.full(30, weight))
+    assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_many_rows_of_weight_two_in_one_place():
-    """The second place of each is its own, whichever neighbours the search names."""
-    x, y = np.zeros((30, 1)), np.arange(30.0)[:, None]
-    assert estimated(x, y, np.full(30, 2.0)) == 0
+def test_columns_of_few_values_have_the_variance_within_them():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (4000, 2)).astype(float)
+    y = x @ [[1.0], [3.0]] + 0.5 * rng.standard_normal((4000, 1))
+    assert estimated(x, y)[0] / 2 == pytest.approx(0.25, rel=0.1)
 
 
 def test_a_column_that_does_not_vary_is_harmless():

@@ -27,7 +27,7 @@ from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._memory import Fit, block_size, budget, check_memory
 from finemorphs.estimators._model import Model
-from finemorphs.estimators._numbers import check_range, refuse_masked
+from finemorphs.estimators._numbers import check_range, refuse_masked, refuse_words
 from finemorphs.estimators._parameters import check_parameters, generator
 from finemorphs.estimators._program import record
 from finemorphs.estimators._resume import open_checkpoint
@@ -156,7 +156,13 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
         """Checked parameters; table, responses and weights of the rows that have a weight."""
         check_parameters(self.get_params(deep=False))
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=_MIN_ROWS, **options)
+        try:
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_min_samples=_MIN_ROWS, **options
+            )
+        except (TypeError, ValueError) as error:
+            refuse_words(X, error)
+            raise
         check_range("X", X)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.subset_size is not None and self.subset_size > len(X):
@@ -166,6 +172,11 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
             )
         self._forget()
         kept = weights > 0
+        if 0 < kept.sum() < _MIN_ROWS:
+            raise ValueError(
+                f"sample_weight leaves {kept.sum()} rows with a weight, and a fit takes at least "
+                f"{_MIN_ROWS}; give more rows a weight."
+            )
         return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
 
     def _forget(self) -> None:
@@ -238,7 +249,7 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
         memory = group.least(budget(self.max_memory, device))
         size = self.batch_size or block_size(sequence, dtype.itemsize, memory, device)
         blocks = Blocks(self.dummy_dims, size, memory, dtype, device, group)
-        controls = blocks.controls(rows, rng)
+        controls = blocks.controls(rows, rng, tied=self.noise != "paper")
         return Objective(
             sequence,
             engine,

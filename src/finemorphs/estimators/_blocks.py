@@ -49,10 +49,10 @@ class Blocks:
     device: torch.device
     group: Group
 
-    def controls(self, rows: TrainingRows, rng: np.random.Generator) -> Rows:
-        """The control points, on every rank."""
+    def controls(self, rows: TrainingRows, rng: np.random.Generator, tied: bool) -> Rows:
+        """The control points, on every rank; see ``pad`` for ``tied``."""
         part = slice(rows.n_controls)
-        return self._tensors(rows, part, pad(rows.x[part], self.n_dummies, rng))
+        return self._tensors(rows, part, pad(rows.x[part], self.n_dummies, rng, tied))
 
     def others(self, rows: TrainingRows) -> Iterable[Rows] | None:
         """The other rows, this rank's share of them; None where there are none on any rank."""

@@ -16,7 +16,7 @@ from finemorphs._typing import Array
 from finemorphs.estimators._numbers import check_spread
 from finemorphs.estimators._warps import Warp, fit_warp
 
-__all__ = ["Scaling", "TrainingRows", "choose", "in_units", "merge", "pad", "prepare"]
+__all__ = ["Scaling", "TrainingRows", "choose", "in_order", "in_units", "merge", "pad", "prepare"]
 
 _DUMMY_NOISE = 0.01
 _SEEDS_FROM = 50_000
@@ -144,22 +144,44 @@ def prepare(
     return TrainingRows(x, y, weights, n_controls, x_scaling, y_scaling)
 
 
-def pad(x: Array, n_dummies: int, rng: np.random.Generator | None = None) -> Array:
-    """Append dummy columns: noise N(0, 0.01^2) for control points, which give an rng; else 0."""
+def pad(
+    x: Array, n_dummies: int, rng: np.random.Generator | None = None, tied: bool = False
+) -> Array:
+    """Append dummy columns: noise N(0, 0.01^2) for control points, which give an rng; else 0.
+
+    With ``tied`` rows of one x have the same noise, so that training does not tell them apart by
+    what is not there at prediction.
+    """
     dummies = np.zeros((len(x), n_dummies))
     if rng is not None:
         dummies = _DUMMY_NOISE * rng.standard_normal((len(x), n_dummies))
+    if tied:
+        _, first, place = np.unique(x, axis=0, return_index=True, return_inverse=True)
+        dummies = dummies[first[place.ravel()]]
     return np.concatenate([x, dummies], axis=1)
 
 
 def merge(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
     """The rows that differ, in lexicographic order, with the weights of equal ones added."""
+    rows, weights, new = _arrange(table, responses, weights)
+    first = np.flatnonzero(new)
+    table, responses = np.hsplit(rows[first], [table.shape[1]])
+    return table, responses, np.add.reduceat(weights, first)
+
+
+def in_order(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """The rows that have a weight, in lexicographic order."""
+    rows, weights, _ = _arrange(table, responses, weights)
+    table, responses = np.hsplit(rows, [table.shape[1]])
+    return table, responses, weights
+
+
+def _arrange(table: Array, responses: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """The rows that have a weight, in order, their weights, and which differ from the last."""
     kept = weights > 0
     rows = np.concatenate([table[kept], responses[kept]], axis=1) + 0.0  # -0.0 becomes 0.0
     order, new = _sort(rows)
-    merged = np.add.reduceat(weights[kept][order], np.flatnonzero(new))
-    rows = rows[order[new]]
-    return rows[:, : table.shape[1]], rows[:, table.shape[1] :], merged
+    return rows[order], weights[kept][order], new
 
 
 def _sort(rows: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from finemorphs._typing import Array
 
-__all__ = ["check_range", "check_spread", "refuse_masked"]
+__all__ = ["check_range", "check_spread", "refuse_masked", "refuse_words"]
 
 # Beyond, a square is infinite or 0.
 _LARGEST, _SMALLEST = 1e150, 1e-150
@@ -23,6 +23,26 @@ def refuse_masked(**tables: Any) -> None:
                 f"{name} is a masked array with {count} masked values; fill them, or leave their "
                 "rows out."
             )
+
+
+def refuse_words(table: Any, error: Exception) -> None:
+    """Name the columns of a data frame that hold no numbers, if that is what the error is of."""
+    words = [str(name) for name in getattr(table, "columns", ()) if _holds_words(table[name])]
+    if words:
+        names = ", ".join(map(repr, words))
+        raise ValueError(
+            f"X has columns that hold no numbers: {names} ({error}); make numbers of them, for "
+            "instance with scikit-learn's OneHotEncoder in a ColumnTransformer."
+        ) from error
+
+
+def _holds_words(column: Any) -> bool:
+    """Whether a column cannot be read as numbers; holes are another matter."""
+    try:
+        np.asarray(column.dropna() if hasattr(column, "dropna") else column, dtype=float)
+    except (TypeError, ValueError):
+        return True
+    return bool(np.asarray(column).dtype.kind in "Mm")
 
 
 def check_range(name: str, table: Array) -> None:

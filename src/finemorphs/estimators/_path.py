@@ -22,7 +22,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 from finemorphs._typing import Array
 from finemorphs.engines import choose_engine
 from finemorphs.estimators._data import prepare
-from finemorphs.training import estimate_noise
+from finemorphs.training import INTERRUPTED, estimate_noise
 
 if TYPE_CHECKING:
     from finemorphs.estimators._model import Model
@@ -136,7 +136,7 @@ def walk(
             ridge=estimator.ridge if step.ridge is None else step.ridge,
             noise=step.multiple * level.sigma,
             warm_start=True,
-            tol=max(estimator.tol, _TOLERANCE),
+            tol=_TOLERANCE if estimator._is_default("tol") else max(estimator.tol, _TOLERANCE),
             max_iter=step.iterations,
             max_time=clock.left(),
         )
@@ -189,14 +189,27 @@ def judged_walk(
     fold: tuple[Array, Array],
     path: Iterable[Step],
 ) -> Iterator[Point]:
-    """The points of a path in a fold, to where the training is ended from outside."""
+    """The points of a path in a fold, to where the training is ended from outside.
+
+    An interrupt between two trainings ends it behind the point before, if there is one.
+    """
     engine, device = choose_engine(estimator.engine, estimator.device)
     (X, y, weights), (train, test) = data, fold
-    for step, fit in walk(estimator, X[train], y[train], weights[train], path):
-        prediction = fit.model_.predict(X[test], engine, device)
-        yield Point(step, fit, prediction, mean_error(prediction, y[test], weights[test]))
-        if stop_reason(fit):
-            break
+    steps = walk(estimator, X[train], y[train], weights[train], path)
+    last: Point | None = None
+    while last is None or not stop_reason(last.fit):
+        try:
+            step, fit = next(steps)
+            prediction = fit.model_.predict(X[test], engine, device)
+        except StopIteration:
+            return
+        except KeyboardInterrupt:
+            if last is None:
+                raise
+            last.fit.status_ = INTERRUPTED
+            return
+        last = Point(step, fit, prediction, mean_error(prediction, y[test], weights[test]))
+        yield last
 
 
 def search(

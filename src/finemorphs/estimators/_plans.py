@@ -7,6 +7,7 @@ estimator, which differ from it in that one parameter and are trained on the res
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,12 @@ from finemorphs.estimators._base import BaseFineMorphs
 from finemorphs.estimators._parameters import generator
 from finemorphs.estimators._path import Clock, stop_reason
 from finemorphs.estimators._resume import open_checkpoint
-from finemorphs.estimators._selection import choose_noise, choose_warps, fit_members
+from finemorphs.estimators._selection import (
+    EndedError,
+    choose_noise,
+    choose_warps,
+    fit_members,
+)
 from finemorphs.estimators.best import fit_best
 from finemorphs.training import Progress
 
@@ -28,6 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["Plans"]
 
 _PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
+
+_IDLE = {
+    "noise": "preset='best' finds the noise level itself; leave it out",
+    "n_members": "preset='best' chooses its members itself; leave it out",
+    "loss": "preset='best' has this loss in its flows alone; kernel regression has squared errors",
+}
 
 _CHOSEN = "Trained at the noise level and for the iterations that predict rows held out best."
 
@@ -41,15 +53,20 @@ class Plans(BaseFineMorphs):
         if self.checkpoint is not None and not self._is_plain():
             self._learn_with_checkpoint(X, y, weights, rng)
         elif self.preset == "best":
+            self._warn_of_idle_options()
             fit_best(self, X, y, weights)
         elif self.preset == "paper":
             paper = {name: value for name, value in _PAPER.items() if self._is_default(name)}
             self._adopt(self._trained_twin(X, y, weights, preset=None, **paper))
         elif "auto" in (self.input_warp, self.response_warp):
             clock = Clock(self.max_time)
-            with Progress(self.verbose) as progress:
-                progress.step("warps, judged by rows held out")
-                warps = choose_warps(self, X, y, weights, rng)
+            try:
+                with Progress(self.verbose) as progress:
+                    progress.step("warps, judged by rows held out")
+                    warps = choose_warps(self, X, y, weights, rng)
+            except EndedError as ended:
+                self._adopt(ended.fit)
+                return
             self._adopt(self._trained_twin(X, y, weights, **warps, max_time=clock.left()))
         elif self.n_members > 1:
             fit_members(self, X, y, weights, rng)
@@ -76,6 +93,12 @@ class Plans(BaseFineMorphs):
         twin._shared_checkpoint = checkpoint
         twin._learn(X, y, weights)
         self._adopt(twin)
+
+    def _warn_of_idle_options(self) -> None:
+        """Say which of the given options ``preset="best"`` has no use for."""
+        for name, reason in _IDLE.items():
+            if not self._is_default(name):
+                warnings.warn(f"{name}={getattr(self, name)!r}: {reason}.", stacklevel=4)
 
     def _is_plain(self) -> bool:
         """Whether the fit is one training."""

@@ -28,11 +28,12 @@ from finemorphs.estimators._path import (
     stop_reason,
     walk,
 )
+from finemorphs.training import INTERRUPTED
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["PATH", "choose_noise", "choose_warps", "fit_members"]
+__all__ = ["PATH", "EndedError", "choose_noise", "choose_warps", "fit_members"]
 
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
@@ -46,10 +47,21 @@ _QUICK_ITERATIONS, _QUICK_MULTIPLE = 40, 1.4  # of the fits that judge a warp
 _WARP_FOLDS = Folds(small=3, up_to=2000, large=1, held_out=0.2)
 _WORTH = 0.99  # what is chosen has to lower the mean squared error to this share,
 _SLIGHT = 1e-4  # and a warp by more than this share of the variance
+_NO_PATH = np.empty((0, 6))
 
 
-class _EndedError(Exception):
-    """The search was ended from outside; with the fit that it had reached."""
+class EndedError(Exception):
+    """A search was ended from outside; ``fit`` is what it had reached."""
+
+    def __init__(self, fit: FineMorphsRegressor) -> None:
+        super().__init__(fit.status_)
+        self.fit = fit
+
+
+def _interrupted(fit: FineMorphsRegressor) -> FineMorphsRegressor:
+    """The fit, which says that the user has ended it."""
+    fit.status_ = INTERRUPTED
+    return fit
 
 
 def choose_noise(
@@ -79,9 +91,10 @@ def choose_noise(
         points = search(cheap, data, fold, PATH, most=_MOST, weak_ridge=weak_ridge)
         return _whole(Trial(options, points))
 
+    trials: list[Trial] = []
     try:
         weak = _WEAK if ridge_is_free else None
-        trials = [attempt(weak)]
+        trials.append(attempt(weak))
         if estimator.kernel == "matern" and estimator._is_default("kernel_order"):
             trials.append(attempt(weak, kernel_order=_ROUGH))
         if ridge_is_free:
@@ -95,17 +108,24 @@ def choose_noise(
         if isinstance(estimator.kernel_width, str) and "ridge" in best.options:
             widths = [_WIDE * d.kernel.width for d in best.best.fit.model_.sequence.diffeos]
             trials.append(attempt(**best.options, kernel_width=widths))
-    except _EndedError as ended:
-        return ended.args[0], np.empty((0, 6))
+    except EndedError as ended:
+        return ended.fit, _NO_PATH
+    except KeyboardInterrupt:  # between two trainings
+        if not trials:
+            raise
+        return _interrupted(_chosen(trials).best.fit), _NO_PATH
     chosen = _chosen(trials)
     path, start = chosen.path(), None
     if len(path) > _SHORT:
         path, start = path[len(path) // 2 :], chosen.best.fit.model_.at_rest()
-    evaluations = 0
-    for _, fit in walk(twin(chosen.options), X, y, weights, path, start):
-        evaluations += fit.n_evaluations_
-        if stop_reason(fit):
-            break
+    fit, evaluations = chosen.best.fit, 0
+    try:
+        for _, fit in walk(twin(chosen.options), X, y, weights, path, start):
+            evaluations += fit.n_evaluations_
+            if stop_reason(fit):
+                break
+    except KeyboardInterrupt:  # between two trainings
+        return _interrupted(fit), _NO_PATH
     fit.n_evaluations_ = evaluations
     return fit, np.array([_row(trial, point) for trial in trials for point in trial.points])
 
@@ -126,7 +146,7 @@ def _row(trial: Trial, point: Point) -> list[float]:
 def _whole(trial: Trial) -> Trial:
     """The trial, unless it was ended from outside."""
     if trial.stopped:
-        raise _EndedError(trial.points[-1].fit)
+        raise EndedError(trial.points[-1].fit)
     return trial
 
 
@@ -163,22 +183,39 @@ def fit_members(
 def choose_warps(
     estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
 ) -> dict[str, str]:
-    """Warps in place of "auto", by short fits judged on rows held out; inputs first."""
+    """Warps in place of "auto", by short fits judged on rows held out; inputs first.
+
+    An :class:`EndedError` where the choice is ended from outside.
+    """
     clock = Clock(estimator.max_time)
     splits = _WARP_FOLDS.split(len(X), rng)
     step = Step(_QUICK_MULTIPLE, min(estimator.max_iter, _QUICK_ITERATIONS))
+    last: list[FineMorphsRegressor] = []
 
-    def error(**warps: str) -> float:
-        quick = estimator._twin(**warps, max_time=clock.left())
-        walks = (judged_walk(quick, (X, y, weights), fold, [step]) for fold in splits)
-        return float(np.mean([point.error for walk in walks for point in walk]))
+    def error(warps: dict[str, str]) -> float:
+        errors = []
+        for fold in splits:
+            quick = estimator._twin(**warps, max_time=clock.left())
+            (point,) = judged_walk(quick, (X, y, weights), fold, [step])
+            last[:] = [point.fit]
+            if stop_reason(point.fit):
+                raise EndedError(point.fit)
+            errors.append(point.error)
+        return float(np.mean(errors))
+
+    def errors_with(fixed: dict[str, str], name: str) -> dict[str, float]:
+        try:
+            return {kind: error(fixed | {name: kind}) for kind in ("none", "quantile", "power")}
+        except KeyboardInterrupt:  # between two trainings
+            if not last:
+                raise
+            raise EndedError(_interrupted(last[0])) from None
 
     chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
     for name in chosen:
         if chosen[name] != "auto":
             continue
-        fixed = {k: "none" if v == "auto" else v for k, v in chosen.items()}
-        errors = {kind: error(**{**fixed, name: kind}) for kind in ("none", "quantile", "power")}
+        errors = errors_with({k: "none" if v == "auto" else v for k, v in chosen.items()}, name)
         best = min(errors, key=errors.__getitem__)
         worth = errors[best] < min(_WORTH * errors["none"], errors["none"] - _SLIGHT)
         chosen[name] = best if worth else "none"

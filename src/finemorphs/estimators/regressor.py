@@ -59,7 +59,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate. "paper" is the
         same, but never asks for a mean squared error under 0.01 in the units of y (of the warped y
-        with ``response_warp``). "cv" goes
+        with ``response_warp``), and rows of one x differ in their dummy columns. "cv" goes
         down a path of levels, with a rough kernel and another ridge beside the given ones where
         these are left at their defaults, and wider kernels where the widths are a word; it takes
         what predicts rows held out best: kernel, ridge, level, and the iterations at it.
@@ -70,8 +70,9 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         L-BFGS in the metric of the vector fields, or plain, as in the paper.
     max_iter : int, default=2000
         Iterations a round.
-    tol : float, default=1e-6
-        Relative decrease of the objective that ends a round; 0 never does.
+    tol : float, default=3e-4
+        Relative decrease of the objective over an iteration that ends a round; 0 never does. A
+        hundredth of it as long as the training error is above what ``noise`` asks for.
     memory : int, default=25
         Pairs that L-BFGS keeps.
     batch_size : int or None, default=None
@@ -195,7 +196,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         subset_method: str = "kmeans++",
         optimizer: str = "natural-lbfgs",
         max_iter: int = 2000,
-        tol: float = 1e-6,
+        tol: float = 3e-4,
         memory: int = 25,
         batch_size: int | None = None,
         input_warp: str = "none",

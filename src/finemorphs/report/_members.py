@@ -53,7 +53,8 @@ def choice_words(estimator: Any) -> str:
     seconds = f"{selection['seconds']:.3g} seconds" if "seconds" in selection else "an unknown time"
     return (
         f"Chosen in {seconds} by the errors on held-out rows of {selection['folds']} folds; the "
-        "error of a candidate that was left earlier is over the rows of fewer folds."
+        "error of a candidate that was left earlier is over the rows of fewer folds, and so is "
+        "that of a mean with such a part."
     )
 
 
@@ -72,7 +73,8 @@ def candidate_table(estimator: Any) -> tuple[list[str], list[list[str]]]:
         ]
         for candidate in [*selection["candidates"], *selection.get("rejected", [])]
     ]
-    mean = ["their weighted mean", _errors(selection["rmse"]), "1", f"{n_folds} of {n_folds}"]
+    of_mean = f"{selection.get('folds_of_mean', n_folds)} of {n_folds}"
+    mean = ["their weighted mean", _errors(selection["rmse"]), "1", of_mean]
     return ["candidate", "RMSE held out", "weight", "folds"], [*rows, mean]
 
 

@@ -15,6 +15,8 @@ on the units.)
 
 A row of weight w counts as w equal rows: N is the sum of the weights, the k nearest rows
 are those that fill k places, and the place behind the row itself is the nearest of the others.
+Where that has the same x, and others too (columns of few values), the squared residual is the
+mean over all of them, twice the variance of y there.
 """
 
 from __future__ import annotations
@@ -85,15 +87,38 @@ def local_variance(x: Array, y: Array, weights: Array, rng: np.random.Generator)
     # So many rows fill the places even if they are the lightest.
     enough = min(int(np.searchsorted(np.cumsum(np.sort(weights)), places)) + 1, n)
     search = NearestNeighbors(n_neighbors=enough).fit(x)
-    total, mass = np.zeros(y.shape[1]), 0.0
+    errors, has_twin = _twin_errors(x, y, weights)
+    twins, rows = rows[has_twin[rows]], rows[~has_twin[rows]]
+    total, mass = weights[twins] @ errors[twins], weights[twins].sum()
     at_once = max(1, _CHUNK_NUMBERS // (enough * d))
-    for chunk in np.array_split(rows, -(-len(rows) // at_once)):
+    for chunk in np.array_split(rows, -(-len(rows) // at_once)) if len(rows) else ():
         neighbours = _neighbours(search, x, chunk)
         residuals, share = _nearest_residuals(x, y, weights, chunk, neighbours, places)
         importance = weights[chunk] * share
         total += (importance[:, None] * residuals).sum(0)
         mass += importance.sum()
     return total / mass if mass > 0 else total
+
+
+def _twin_errors(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
+    """Mean of (y_j - y_i)^2 over the other rows j of the same x, (n, d_Y), and if there are any.
+
+    With their weight W and the mean m of y, itself included:
+
+        ( sum_j w_j (y_j - m)^2 + W (y_i - m)^2 ) / (W - 1)
+    """
+    places = np.ascontiguousarray(x + 0.0).view(np.dtype((np.void, x[:1].nbytes)))[:, 0]
+    _, place = np.unique(places, return_inverse=True)
+    mass = np.bincount(place, weights)[:, None]
+
+    def sums(values: Array) -> Array:
+        return np.stack([np.bincount(place, weights * column) for column in values.T], axis=1)
+
+    gaps = (y - (sums(y) / mass)[place]) ** 2
+    others = mass[place] - 1
+    has_twin = others[:, 0] >= 1
+    errors = (sums(gaps)[place] + mass[place] * gaps) / np.where(others > 0, others, 1.0)
+    return errors, has_twin
 
 
 def _neighbours(search: NearestNeighbors, x: Array, rows: Array) -> Array:

@@ -6,8 +6,10 @@
     the last round runs to the fine tolerance
 
 A round ends when G falls by less than ``tol`` of itself over one iteration, or by less than
-1e-4 (the last round: 1e-8). With a fixed sigma there is one round. The decrease is a running
-mean over some three iterations, with plain L-BFGS that of the last one, as in the paper.
+1e-4 (the last round: 1e-8). While the target is not met it is a hundredth of ``tol``, so that
+sigma is not lowered where more iterations would do. With a fixed sigma there is one round. The
+decrease is a running mean over some three iterations, with plain L-BFGS that of the last one, as
+in the paper.
 """
 
 from __future__ import annotations
@@ -148,7 +150,8 @@ class _Run:
             if last:
                 break
             assert target is not None
-            self._reached = self._mean_loss() <= target
+            assert self.evaluation is not None
+            self._reached = self._mean_loss(self.evaluation) <= target
             if not self._reached:
                 sigma /= _SHRINK
                 self._history.clear()
@@ -200,6 +203,7 @@ class _Run:
             relative_tolerance=settings.tol,
             absolute_tolerance=floor if settings.tol > 0 else 0.0,
             smoothing=_SMOOTHING if settings.natural else 0.0,
+            strict=None if self._reached else self._misses_target,
             lower_bound=0.0,
             callback=record,
             past=self._past,
@@ -310,11 +314,15 @@ class _Run:
         """What the record shows: the mean of what the objective measures, or of the loss."""
         assert self.evaluation is not None
         if self.evaluation.measured is None:
-            return self._mean_loss()
+            return self._mean_loss(self.evaluation)
         return float(self.evaluation.measured.sum() / self.evaluation.mass)
 
-    def _mean_loss(self) -> float:
+    def _misses_target(self, evaluation: Evaluation) -> bool:
+        """Whether the mean loss is above what ends the rounds."""
+        target = self.settings.target
+        return target is not None and self._mean_loss(evaluation) > target
+
+    def _mean_loss(self, evaluation: Evaluation) -> float:
         """Over the training rows, summed over the responses, in the units of y or its warp."""
-        assert self.evaluation is not None
-        losses = self.evaluation.losses.cpu().numpy()
-        return float((losses * self.settings.response_scale**2).sum() / self.evaluation.mass)
+        losses = evaluation.losses.cpu().numpy()
+        return float((losses * self.settings.response_scale**2).sum() / evaluation.mass)

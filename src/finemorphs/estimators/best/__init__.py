@@ -88,6 +88,7 @@ def _summary(
     """What was chosen and why, what it costs to predict and to keep.
 
     The error of a candidate is that over the folds it was fitted in; one that was left has fewer.
+    That of the mean is over the folds that all its parts were fitted in.
     """
 
     def judged(candidate: Candidate) -> dict[str, Any]:
@@ -106,6 +107,7 @@ def _summary(
         "rejected": [judged(candidate) for candidate in task.rejected],
         "rmse": task.rmse(mean),
         "folds": len(task.splits),
+        "folds_of_mean": task.n_folds(mean),
         "numbers": sum(member.model.n_numbers for member in members),
         "pairs": sum(member.model.n_pairs for member in members),
         "seconds": task.clock.seconds(),

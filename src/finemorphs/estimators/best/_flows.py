@@ -136,12 +136,20 @@ def _walk(
     progress: Progress,
 ) -> _Walk:
     """The path that ``take`` takes in a fold, given the estimator, the data and the rows."""
-    flow = task.estimator._twin(**options, max_time=task.clock.left())
-    inputs, place = options["input_warp"], f"fold {fold + 1} of {len(task.splits)}"
-    name = f"{flow.sequence}, inputs {inputs}, {place}"
+
+    def points() -> list[Point]:
+        flow = task.estimator._twin(**options, max_time=task.clock.left())
+        return list(take(flow, (task.X, task.y, task.weights), task.flow_splits[fold]))
+
+    sequence = options.get("sequence", task.estimator.sequence)
+    place = f"fold {fold + 1} of {len(task.splits)}"
+    name = f"{sequence}, inputs {options['input_warp']}, {place}"
     progress.step(name)
-    points = take(flow, (task.X, task.y, task.weights), task.flow_splits[fold])
-    walk = _Walk(options, list(points), fold)
+    try:
+        walk = _Walk(options, points(), fold)
+    except KeyboardInterrupt:  # before the first training of the path: one iteration will do
+        task.interrupt()
+        walk = _Walk(options, points(), fold)
     progress.say(f"{name}: {walk.best.error**0.5:.4g} standard deviations held out.")
     return walk
 

@@ -17,7 +17,7 @@ are solved for by iterations, with as many rows as find memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -43,6 +43,7 @@ __all__ = ["fit_kernels"]
 _PLAIN, _MIXED, _COMMON = "kernels", "kernels of mixed features", "kernels of one width"
 _FEW_ROWS = 3000  # up to which one width for all features is tried
 _COMMON_NUMBERS = 6  # of its scales: three parts, two widths, the noise
+_VAST = 1e300  # a scale in whose units every value is 0
 _SAMPLE_ROWS = 8000  # of a regression in place of one that would need iterations
 _SCALES_ROWS = {"cpu": 1500, "cuda": 2500}
 _MIXING_ROWS = {"cpu": 1500, "cuda": 5000}
@@ -136,10 +137,11 @@ def _name(kind: str, warps: tuple[str, str]) -> str:
 
 
 def _sample(task: Task, warps: tuple[str, str], most: dict[str, int]) -> Sample:
-    """As many of all rows as a likelihood is taken of on the device."""
+    """As many of all rows as a likelihood is taken of on the device, equal ones one by one."""
     every = np.arange(len(task.X))
-    rows, chosen = _rows(task, every, warps), task.sample(every, most[task.device.type])
-    return Sample.of_arrays(rows.x[chosen], rows.y[chosen], rows.weights[chosen], task.device)
+    of_all, chosen = _rows(task, every, warps), task.sample(every, most[task.device.type])
+    x, y = of_all.x_scaling.apply(task.X[chosen]), of_all.y_scaling.apply(task.y[chosen])
+    return Sample.of_arrays(x, y, task.weights[chosen], task.device)
 
 
 def _trial(
@@ -185,6 +187,12 @@ def _kernel_model(
 
 
 def _rows(task: Task, chosen: Array, warps: tuple[str, str]) -> TrainingRows:
-    """The chosen rows, warped and standardised."""
+    """The chosen rows, warped and standardised.
+
+    A column that does not vary among them is 0 at any row: nothing tells how wide its kernel is.
+    """
     data = task.X[chosen], task.y[chosen], task.weights[chosen]
-    return prepare(*data, rng=task.rng, warps=warps)
+    rows = prepare(*data, rng=task.rng, warps=warps)
+    still = (rows.x == rows.x[:1]).all(0)
+    scaling = replace(rows.x_scaling, scale=np.where(still, _VAST, rows.x_scaling.scale))
+    return replace(rows, x=np.where(still, 0.0, rows.x), x_scaling=scaling)

@@ -11,7 +11,7 @@ import numpy as np
 
 from finemorphs._typing import Array
 from finemorphs.engines import choose_engine
-from finemorphs.estimators._data import merge
+from finemorphs.estimators._data import in_order, merge
 from finemorphs.estimators._members import Member
 from finemorphs.estimators._memory import budget
 from finemorphs.estimators._parameters import generator
@@ -31,6 +31,8 @@ _FLOW_ROWS = {"cpu": 20_000, "cuda": 500_000}
 _FACTOR_ROWS, _FACTOR_BYTES = {"cpu": 12_000, "cuda": 200_000}, 24
 _ITERATION_ROWS, _ITERATION_BYTES = {"cpu": 50_000, "cuda": 200_000}, 5
 _LEAST_KERNEL_ROWS = 1000
+_MOST, _ALIKE = 0.5, 0.95  # shares: of the rows, of the X that several rows share
+_LEAST_ROWS = 10  # of a table whose equal rows are merged
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Task:
     def __init__(self, estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array) -> None:
         self.estimator = estimator
         self.rng = generator(estimator.random_state)
-        self.X, self.y, self.weights = merge(X, y, weights)
+        self.X, self.y, self.weights = _rows(X, y, weights)
         self.engine, self.device = choose_engine(estimator.engine, estimator.device)
         self.splits = _FOLDS.split(len(self.X), self.rng)
         self.input_warps = _kinds(estimator.input_warp, _INPUT_WARPS)
@@ -117,6 +119,28 @@ class Task:
     def n_folds(self, prediction: Array) -> int:
         """Folds whose rows have a prediction."""
         return sum(not np.isnan(prediction[test]).any() for _, test in self.splits)
+
+
+def _rows(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """The rows in order. Copies are merged, so that no fold holds out what others have seen."""
+    rows = in_order(X, y, weights)
+    merged = merge(*rows)
+    return rows if len(merged[0]) < _LEAST_ROWS or _are_draws(*rows[:2]) else merged
+
+
+def _are_draws(X: Array, y: Array) -> bool:
+    """Whether equal rows are draws that came out alike, not copies of one.
+
+    They are where most of the rows, which are in order, share their X, and some of them not y.
+    """
+    new = np.concatenate([[True], (X[1:] != X[:-1]).any(1)])
+    new_y = new | np.concatenate([[True], (y[1:] != y[:-1]).any(1)])
+    place = np.cumsum(new) - 1
+    size, n_responses = np.bincount(place), np.bincount(place[new_y])
+    shared = size > 1
+    if size[shared].sum() <= _MOST * len(X):
+        return False
+    return bool((n_responses[shared] == 1).mean() < _ALIKE)
 
 
 def _kinds(given: str, tried: tuple[str, ...]) -> tuple[str, ...]:
