@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from finemorphs.estimators._data import merge
+from finemorphs.estimators._data import in_order, merge, pad
 
 
 @pytest.mark.parametrize("n_values", [1, 2, 5, 1000])
@@ -31,3 +31,20 @@ def test_zeros_of_either_sign_are_equal():
     table, _, weights = merge(np.array([[0.0], [-0.0]]), np.ones((2, 1)), np.ones(2))
     assert table.tolist() == [[0.0]]
     assert weights.tolist() == [2.0]
+
+
+def test_rows_in_order_are_all_rows_with_a_weight():
+    table, responses = (
+        np.array([[2.0], [1.0], [2.0], [3.0]]),
+        np.array([[1.0], [0.0], [1.0], [9.0]]),
+    )
+    x, y, weights = in_order(table, responses, np.array([1.0, 2.0, 3.0, 0.0]))
+    assert np.c_[x, y, weights].tolist() == [[1, 0, 2], [2, 1, 1], [2, 1, 3]]
+
+
+def test_tied_dummies_are_those_of_the_first_row_of_an_x():
+    x = np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [1.0, 3.0]])
+    free = pad(x, 2, np.random.default_rng(0))
+    tied = pad(x, 2, np.random.default_rng(0), tied=True)
+    np.testing.assert_array_equal(tied, free[[0, 1, 0, 3]])
+    assert 0 < np.abs(free[0, 2:] - free[2, 2:]).max() < 0.1

@@ -44,6 +44,24 @@ def test_learns_what_a_line_cannot(fitted):
     assert fitted.score(X, y) > 0.99
 
 
+def draws(n=200, seed=0):
+    """A column of 0 and 1, and responses 0 and 1 that are drawn with a probability for each."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 2, (n, 1)).astype(float)
+    return x, (rng.uniform(size=n) < 0.3 + 0.4 * x[:, 0]).astype(float)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_of_one_x_are_not_told_apart(seed):
+    """Training and prediction see the same function, and it is near the mean at each x."""
+    x, y = draws()
+    model = FineMorphsRegressor(n_steps=4, random_state=seed).fit(x, y)
+    means = [y[x[:, 0] == value].mean() for value in (0, 1)]
+    np.testing.assert_allclose(model.predict([[0.0], [1.0]]), means, atol=0.06)
+    rmse = np.sqrt(np.mean((model.predict(x) - y) ** 2))
+    assert model.history_["rmse"][-1] == pytest.approx(rmse, rel=1e-3)
+
+
 def test_no_diffeomorphism_is_ridge_regression():
     X, y = curve(60, 3)
     sigma, ridge = 0.7, 2.0
@@ -222,6 +240,28 @@ def test_ctrl_c_leaves_the_best_model_so_far():
     assert model.n_iter_ == 4
     assert "Interrupted" in model.status_
     assert np.isfinite(model.predict(curve(30)[0])).all()
+
+
+def test_too_few_rows_with_a_weight():
+    with pytest.raises(ValueError, match=r"sample_weight leaves 3 rows .* at least 5"):
+        quick().fit(*curve(30), sample_weight=np.r_[np.ones(3), np.zeros(27)])
+
+
+@pytest.mark.parametrize(
+    "words", [["u"] * 30, pd.Categorical(["u"] * 30), pd.to_datetime(["2020-01-01"] * 30)]
+)
+def test_columns_of_words_are_named(words):
+    X, y = curve(30)
+    frame = pd.DataFrame({"size": X[:, 0], "kind": words})
+    with pytest.raises(ValueError, match=r"no numbers: 'kind' .* OneHotEncoder"):
+        quick().fit(frame, y)
+
+
+def test_a_hole_is_not_a_word():
+    X, y = curve(30)
+    frame = pd.DataFrame({"size": np.r_[np.nan, X[1:, 0]], "kind": [None, *["1"] * 29]})
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(frame, y)
 
 
 def test_max_time_ends_training():

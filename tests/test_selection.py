@@ -850,3 +850,125 @@ def test_choices_that_are_not_known(table):
         (name,) = wrong
         with pytest.raises(ValueError, match=name):
             FineMorphsRegressor(**wrong).fit(*table)
+
+
+# --- interrupts between two trainings ---------------------------------------------------------
+
+
+@pytest.fixture
+def press_between(monkeypatch):
+    """A function: Ctrl-C is pressed as such a training of a path is about to begin."""
+
+    def press(number):
+        fit_one, begun = FineMorphsRegressor._fit, []
+
+        def interrupted(self, *data):
+            begun.append(self)
+            if len(begun) == number:
+                raise KeyboardInterrupt
+            return fit_one(self, *data)
+
+        monkeypatch.setattr(FineMorphsRegressor, "_fit", interrupted)
+        return begun
+
+    return press
+
+
+WARPS = {"input_warp": "auto", "response_warp": "auto"}
+
+
+@pytest.mark.parametrize("options", [{"noise": "cv"}, WARPS], ids=["cv", "warps"])
+def test_ctrl_c_before_the_first_training_leaves_nothing(options, table, press_between):
+    press_between(1)
+    with pytest.raises(KeyboardInterrupt):
+        FineMorphsRegressor(**options, **FAST).fit(*table)
+
+
+def n_trainings(options, table, press_between):
+    begun = press_between(-1)
+    FineMorphsRegressor(**options, **FAST).fit(*table)
+    return len(begun)
+
+
+@pytest.mark.parametrize("options", [{"noise": "cv"}, WARPS, {"preset": "best"}], ids=str)
+def test_ctrl_c_between_two_trainings_keeps_a_model(options, table, press_between):
+    several = n_trainings(options, table, press_between)
+    last = several - (options is WARPS)  # the last one has all rows and begins afresh
+    for number in {2, several // 2, last}:
+        begun = press_between(number)
+        model = FineMorphsRegressor(**options, **FAST).fit(*table)
+        assert model.status_ == "Interrupted by the user."
+        assert not model.converged_
+        assert len(begun) <= number + ("preset" in options)
+        assert np.isfinite(model.predict(table[0])).all()
+
+
+def test_ctrl_c_in_a_training_ends_the_choice_of_warps(table):
+    def interrupt(record):
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    model = FineMorphsRegressor(**WARPS, callbacks=[interrupt], **FAST).fit(*table)
+    assert model.status_ == "Interrupted by the user."
+    assert model.n_iter_ == 3
+
+
+# --- equal rows, columns that do not vary, options without effect -----------------------------
+
+
+def coins(n=120, seed=0):
+    """Columns of 0 and 1, and responses of 0 and 1 drawn with a probability for each row."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 2, (n, 3)).astype(float)
+    return x, (rng.uniform(size=n) < 0.2 + 0.5 * x[:, 0]).astype(float)
+
+
+def test_equal_draws_may_part_and_copies_may_not():
+    x, y = coins()
+    rows = _task._rows(x, y[:, None], np.ones(len(x)))
+    assert len(rows[0]) == len(x)
+    copies = np.random.default_rng(0).integers(0, 40, 120)  # of a table, drawn with replacement
+    x = np.random.default_rng(1).standard_normal((40, 2))[copies]
+    x, y, weights = _task._rows(x, x[:, :1] ** 2, np.ones(len(x)))
+    assert len(x) == len(np.unique(copies))
+    assert weights.sum() == 120
+
+
+def test_errors_out_of_fold_are_those_of_new_draws():
+    x, y = coins(400)
+    model = FineMorphsRegressor(preset="best", **FAST).fit(x[:120], y[:120])
+    error = np.sqrt(np.mean((model.predict(x[120:]) - y[120:]) ** 2))
+    assert model.selection_["rmse"][0] == pytest.approx(error, rel=0.15)
+    assert error < 1.03 * np.sqrt(np.mean((0.2 + 0.5 * x[120:, 0] - y[120:]) ** 2))
+
+
+def test_a_table_of_one_row_many_times():
+    model = FineMorphsRegressor(preset="best", **FAST).fit(np.ones((50, 2)), np.full(50, 3.0))
+    np.testing.assert_allclose(model.predict(np.ones((2, 2))), 3.0)
+
+
+def test_a_column_that_does_not_vary_is_nothing_to_the_kernels(table, tmp_path):
+    x = np.c_[table[0], np.full(90, 2020.0)]
+    model = FineMorphsRegressor(preset="best", **FAST).fit(x, table[1])
+    later = x + np.array([0, 0, 4])
+    for member in model.members_:
+        if isinstance(member.model, KernelModel):
+            one, other = (member.model.predict(rows, None, None) for rows in (x, later))
+            np.testing.assert_array_equal(one, other)
+            assert np.abs(member.model.jacobian(later)[..., 2]).max() < 1e-200
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(later), model.predict(later))
+
+
+@pytest.mark.parametrize("options", [{"noise": 5.0}, {"n_members": 3}, {"loss": "huber"}], ids=str)
+def test_the_best_preset_says_what_has_no_effect(options, table):
+    with pytest.warns(UserWarning, match=f"{next(iter(options))}=.*preset='best'"):
+        FineMorphsRegressor(preset="best", **options, max_time=1e-3, **FAST).fit(*table)
+
+
+def test_the_mean_is_judged_on_the_folds_of_all_its_parts(best):
+    task = SimpleNamespace(splits=[(None, np.arange(2)), (None, np.arange(2, 4))])
+    half = np.array([[1.0], [1.0], [np.nan], [np.nan]])
+    assert _task.Task.n_folds(task, half) == 1
+    folds = {c["folds"] for c in best.selection_["candidates"] if c["weight"] > 0}
+    assert best.selection_["folds_of_mean"] == min(folds)

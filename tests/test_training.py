@@ -94,6 +94,17 @@ def test_a_fixed_sigma_is_one_round_to_the_fine_tolerance(calls):
     assert not training.interrupted
 
 
+def test_no_round_ends_above_the_target_while_more_iterations_would_do(calls):
+    """The coarse tolerance is met above the target, which the first sigma reaches."""
+    objective, theta = problem("A")
+    coarse, exact = train(objective, theta, settings(tol=0.3)), ridge_error(objective, 2.0)
+    assert mean_squared_error(objective, coarse.theta) > exact
+    target = (mean_squared_error(objective, coarse.theta) + exact) / 2
+    training = train(objective, theta, settings(target=target, tol=0.3))
+    assert training.sigma == 2.0
+    assert mean_squared_error(objective, training.theta) <= target
+
+
 def test_sigma_falls_while_the_error_is_above_its_target(calls):
     """With no D module the error of each round is known in closed form."""
     objective, theta = problem("A")
