@@ -94,15 +94,9 @@ def test_a_fixed_sigma_is_one_round_to_the_fine_tolerance(calls):
     assert not training.interrupted
 
 
-def test_no_round_ends_above_the_target_while_more_iterations_would_do(calls):
-    """The coarse tolerance is met above the target, which the first sigma reaches."""
-    objective, theta = problem("A")
-    coarse, exact = train(objective, theta, settings(tol=0.3)), ridge_error(objective, 2.0)
-    assert mean_squared_error(objective, coarse.theta) > exact
-    target = (mean_squared_error(objective, coarse.theta) + exact) / 2
-    training = train(objective, theta, settings(target=target, tol=0.3))
-    assert training.sigma == 2.0
-    assert mean_squared_error(objective, training.theta) <= target
+def test_plain_steps_end_at_a_hundredth_of_the_tolerance(calls):
+    train(*problem(), settings(natural=False, tol=1e-4))
+    assert calls[0]["relative_tolerance"] == pytest.approx(1e-6)
 
 
 def test_sigma_falls_while_the_error_is_above_its_target(calls):

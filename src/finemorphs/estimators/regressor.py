@@ -71,8 +71,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     max_iter : int, default=2000
         Iterations a round.
     tol : float, default=3e-4
-        Relative decrease of the objective over an iteration that ends a round; 0 never does. A
-        hundredth of it as long as the training error is above what ``noise`` asks for.
+        Relative decrease of the objective over an iteration that ends a round; 0 never does. With
+        ``optimizer="lbfgs"`` it is a hundredth of it.
     memory : int, default=25
         Pairs that L-BFGS keeps.
     batch_size : int or None, default=None

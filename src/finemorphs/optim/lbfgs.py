@@ -20,8 +20,6 @@ __all__ = ["minimize"]
 
 E = TypeVar("E", bound=Evaluation)
 
-_STRICT = 0.01  # share of the relative tolerance
-
 
 def minimize(
     function: Callable[[Tensor], E],
@@ -33,7 +31,6 @@ def minimize(
     relative_tolerance: float = 0.0,
     absolute_tolerance: float = 0.0,
     smoothing: float = 0.0,
-    strict: Callable[[E], bool] | None = None,
     lower_bound: float = -math.inf,
     callback: Callable[[Iteration[E]], str | None] | None = None,
     past: Past | None = None,
@@ -57,8 +54,6 @@ def minimize(
         The decrease that is judged is ``smoothing`` times that of the iteration before (|f| at
         the start) plus ``1 - smoothing`` times the last one, so that one short step among long
         ones does not end it.
-    strict : callable, optional
-        Whether a hundredth of the relative tolerance is asked for, given an evaluation.
     lower_bound : float
         Of the function. A parabola with the slope of a step falls to its bottom within
         ``2 (f - lower_bound) / |slope|``, so that no longer step is tried first.
@@ -80,8 +75,7 @@ def minimize(
     if not math.isfinite(current.value):
         return _result(point, current, 0, 1, "The function is not finite at the start.", False)
     while True:
-        share = _STRICT if strict is not None and strict(current) else 1.0
-        tolerance = max(absolute_tolerance, share * relative_tolerance * abs(current.value))
+        tolerance = max(absolute_tolerance, relative_tolerance * abs(current.value))
         if tolerance > 0 and decrease < tolerance:
             status = "The decrease over one iteration fell under the tolerance."
             return _result(point, current, iteration, n_evaluations, status, True)
