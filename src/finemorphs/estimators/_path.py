@@ -41,7 +41,7 @@ __all__ = [
     "walk",
 ]
 
-_TOLERANCE, _ITERATIONS = 1e-4, 100  # of a level
+_TOLERANCE, _ITERATIONS = 3e-4, 100  # of a level
 _PAYS = 0.99  # times the mean squared error of the step before: the level is gone on with
 _WORSE = 1.1  # times the least one of a path: the levels behind are not tried
 _BEHIND = 1.2  # times the error of a rival: a path is left
@@ -136,7 +136,7 @@ def walk(
             ridge=estimator.ridge if step.ridge is None else step.ridge,
             noise=step.multiple * level.sigma,
             warm_start=True,
-            tol=_TOLERANCE if estimator._is_default("tol") else max(estimator.tol, _TOLERANCE),
+            tol=max(estimator.tol, _TOLERANCE),
             max_iter=step.iterations,
             max_time=clock.left(),
         )
