@@ -62,7 +62,7 @@ class DatasetError(FineMorphsError, ValueError):
 
 
 class MissingDatasetError(DatasetError):
-    """The files of a dataset are not at hand and could not be loaded."""
+    """Files of a dataset, all or some, are not at hand and could not be loaded."""
 
 
 class TableError(FineMorphsError, ValueError):

@@ -142,7 +142,8 @@ converged_, status_, model_, n_features_in_, feature_names_in_
         y : array-like of shape (n_samples,)
             Labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n_samples,), optional
-            A weight of 2 is the row twice, a weight of 0 the row left out.
+            A weight of 2 is the row twice, a weight of 0 the row left out. So weights that add up
+            to 1 make a table of one row: give them a mean of 1.
 
         Returns
         -------

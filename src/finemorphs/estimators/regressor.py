@@ -267,7 +267,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
             blocks of rows as training goes.
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
         sample_weight : array-like of shape (n_samples,), optional
-            A weight of 2 is the row twice, a weight of 0 the row left out.
+            A weight of 2 is the row twice, a weight of 0 the row left out. So weights that add up
+            to 1 make a table of one row: give them a mean of 1.
 
         Returns
         -------

@@ -5,10 +5,10 @@ The logarithms p of s, v, w and tau minimise
     1/2 tr(y^T C^-1 y) + d_Y/2 log det C + R(p - p_0),      C = K + tau W^-1,
     R(u) = sum log(1 + u_j^2) over those of v and w  +  0.005 |u|^2 over the others
 
-on a sample of the rows. W holds the weights of the rows; a row of weight 2 is the row twice. The
-first sum is a Cauchy distribution of the widths: with few rows they stay near each other, but for
-those that the rows speak of. With one width for all features in each part, v and w are two
-numbers, and R is 0.005 |u|^2.
+on a sample of the rows. W holds the weights of the rows, which divide their noise. The first sum is
+a Cauchy distribution of the widths: with few rows they stay near each other, but for those that the
+rows speak of. With one width for all features in each part, v and w are two numbers, and R is
+0.005 |u|^2.
 E, which mixes the features, is searched with the sharp part from the scales without them, which
 are then p_0, with v fixed there and R(u) = 0.005 |u|^2 + 2 d |E|^2; they are kept if that lowers
 the objective by one or more for each of their d^2 + 2 numbers.
