@@ -38,11 +38,13 @@ class FineMorphsClassifier(ClassifierMixin, BaseFineMorphs):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply ``sample_weight``; "balanced" gives all classes
         the same weight in sum. (A dict is not kept in a model file.)
+    tol : float, default=1e-6
+        Relative decrease of the objective over an iteration that ends training; 0 never does.
 
     Other Parameters
     ----------------
     sequence, dims, dummy_dims, output_dims, kernel, kernel_order, kernel_width, n_steps, ridge, \
-inner_affine, subset_size, subset_method, optimizer, max_iter, tol, memory, batch_size, \
+inner_affine, subset_size, subset_method, optimizer, max_iter, memory, batch_size, \
 engine, device, dtype, max_time, max_memory, warm_start, checkpoint, \
 resume, callbacks, random_state, verbose
         As in :class:`FineMorphsRegressor`.
