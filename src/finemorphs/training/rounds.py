@@ -33,7 +33,7 @@ INTERRUPTED = "Interrupted by the user."
 _MAX_ROUNDS = 10
 _SHRINK = 1.4
 _COARSE, _FINE = 1e-4, 1e-8
-_PLAIN = 0.01
+_PLAIN = 0.01  # of tol, with plain L-BFGS
 _SMOOTHING = 2 / 3  # of the decreases; the first steps at a new noise level are short
 
 
