@@ -116,7 +116,7 @@ def test_sigma_falls_while_the_error_is_above_its_target(calls):
 
 
 def test_a_target_met_at_once_lowers_nothing(calls):
-    objective, theta = problem("A")
+    objective, theta = problem()
     training = train(objective, theta, settings(target=1e6))
     assert training.sigma == 2.0
     assert [c["absolute_tolerance"] for c in calls] == [1e-4, 1e-8]
