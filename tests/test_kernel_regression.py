@@ -54,10 +54,12 @@ def test_scales_are_the_exponentials_of_their_logarithms():
 
 
 @pytest.mark.parametrize("pairs", [2**19, 300])
-def test_gradient_of_the_likelihood_against_finite_differences(pairs, monkeypatch):
-    """Also with few rows at once."""
+@pytest.mark.parametrize("steps", [(), (1,), (0, 1, 2)])
+def test_gradient_of_the_likelihood_against_finite_differences(steps, pairs, monkeypatch):
+    """Also with columns of two values, and with few rows at once."""
     monkeypatch.setitem(_scales._PAIRS_AT_ONCE, "cpu", pairs)
     x, y = data(40)
+    x[:, steps] = 0.3 + 2.5 * (x[:, steps] > 0)
     sample = sample_of(x, y, weights=np.random.default_rng(2).uniform(0.5, 2, 40))
     scales, step = some_scales(), 1e-6
     _, slopes = _negative_likelihood(scales, sample)
@@ -189,6 +191,20 @@ def test_distances_by_columns_are_those_by_rows(device):
     for p in (1, 2):
         found = _scales._by_columns(rows, others, p).cpu().numpy()
         np.testing.assert_allclose(found, np.linalg.norm(gaps, p, axis=2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sharp", [0.0, 0.3])
+def test_columns_of_two_values_give_the_same_kernel(sharp):
+    """Their distances by products of matrices; also where none, all or a constant is one."""
+    x = np.random.default_rng(0).standard_normal((30, 3))
+    for table in (x, x > 0, np.c_[x[:, :2] > 0.5, x[:, 2]], np.c_[x[:, 0], x[:, 1:] > 9]):
+        rows = torch.as_tensor(table, dtype=torch.float64) * 3 - 1
+        scales = replace(some_scales(), sharp=np.array([sharp, 0.7]))
+        gaps = _scales.two_valued(rows)
+        is_step = [len(np.unique(column)) == 2 for column in table.T]
+        np.testing.assert_array_equal(gaps.numpy(), np.where(is_step, 3.0, 0.0))
+        exact, found = (_scales.kernel_matrix(scales, rows, given) for given in (None, gaps))
+        np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-12)
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from finemorphs.kernel_regression._scales import (
     kernel_matrix,
     kernel_parts,
     radial_slope,
+    two_valued,
 )
 
 __all__ = ["Sample", "likely_common_scales", "likely_scales", "mix_features"]
@@ -45,17 +46,23 @@ _MAX_EVALUATIONS = 60
 
 
 class Sample(NamedTuple):
-    """Standardised rows x (n, d) with responses y (n, d_Y) and weights, on a device."""
+    """Standardised rows x (n, d) with responses y (n, d_Y) and weights, on a device.
+
+    ``gaps`` (d,) are those of columns of two values, see :func:`two_valued`.
+    """
 
     x: Tensor
     y: Tensor
     weights: Tensor
+    gaps: Tensor
 
     @classmethod
     def of_arrays(cls, x: Array, y: Array, weights: Array, device: torch.device) -> Sample:
         """On the device, in double precision."""
-        arrays = (x, y, weights)
-        return cls(*(torch.as_tensor(a, dtype=torch.float64, device=device) for a in arrays))
+        rows, responses, masses = (
+            torch.as_tensor(a, dtype=torch.float64, device=device) for a in (x, y, weights)
+        )
+        return cls(rows, responses, masses, two_valued(rows))
 
 
 def likely_scales(sample: Sample) -> Scales:
@@ -165,8 +172,8 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
 
     The parts of the kernel are computed again for these: that is faster than to store them.
     """
-    x, y, weights = sample
-    covariance = kernel_matrix(scales, x)
+    x, y, weights, gaps = sample
+    covariance = kernel_matrix(scales, x, gaps)
     covariance.diagonal().add_((scales.noise + JITTER) / weights)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     d = len(scales.smooth)
@@ -178,12 +185,12 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
     # Twice d value / d C: the pairs of a band stand for those below the diagonal too.
     weight = torch.cholesky_inverse(factor).mT.mul_(n_responses).sub_(alpha @ alpha.T)
     by_noise = 0.5 * scales.noise * (weight.diagonal() / weights).sum()
-    by_parts, by_sharp, by_rough = (x.new_zeros(size) for size in (3, 2, d))
+    by_parts, by_sharp, by_distance = (x.new_zeros(size) for size in (3, 2, d))
     form = x.new_zeros(d, d)
     for band, rest in bands(x):
         pull, a, b = weight[band, rest], x[band], x[rest]
         pull[:, : len(a)] *= 0.5
-        parts = kernel_parts(scales, a, b)
+        parts = kernel_parts(scales, a, b, gaps)
         for k, part in enumerate((parts.linear, parts.smooth, parts.rough)):
             by_parts[k] += _inner(pull, part)
         if parts.sharp is not None:
@@ -193,14 +200,25 @@ def _negative_likelihood(scales: Scales, sample: Sample) -> tuple[float, _Slopes
         slope = radial_slope(scales, parts).mul_(pull)
         across = a.T @ slope @ b
         form += (a.T * slope.sum(1)) @ a + (b.T * slope.sum(0)) @ b - across - across.T
-        # d rough / d log w_j = -w_j |x_j - x'_j| rough
-        steep = parts.rough.mul_(pull)
-        for j in range(d):
-            gaps = (a[:, j, None] - b[None, :, j]).abs_()
-            by_rough[j] -= float(scales.rough[j]) * _inner(steep, gaps)
+        by_distance += _summed_distances(parts.rough.mul_(pull), a, b, gaps)
+    by_rough = -torch.as_tensor(scales.rough).to(x) * by_distance  # -w_j |x_j - x'_j| rough
     by_metric = -torch.as_tensor(scales.metric).to(x) @ form
     slopes = by_parts, by_metric, by_rough, by_noise[None], by_sharp
     return float(value), _Slopes(*(slope.cpu().numpy() for slope in slopes))
+
+
+def _summed_distances(factors: Tensor, a: Tensor, b: Tensor, gaps: Tensor) -> Tensor:
+    """The sums of f_ik |a_ij - b_kj| over the pairs, for each column j.
+
+    Of a column of two values they are those of f_ik (a_ij - b_kj)^2 / gap.
+    """
+    sums, two = torch.empty_like(gaps), gaps > 0
+    c, d = a[:, two], b[:, two]
+    squares = factors.sum(1) @ c.square() + factors.sum(0) @ d.square()
+    sums[two] = (squares - 2 * (c * (factors @ d)).sum(0)) / gaps[two]
+    for j in torch.nonzero(~two).ravel():
+        sums[j] = _inner(factors, (a[:, j, None] - b[None, :, j]).abs_())
+    return sums
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
