@@ -22,6 +22,7 @@ from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_er
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _kernels, _task
 from finemorphs.estimators.best._weights import simplex_least_squares, weigh
+from finemorphs.exceptions import NotInvertibleError
 from finemorphs.training import Progress
 
 FAST = {"n_steps": 2, "max_iter": 15, "random_state": 0, "engine": "cpu"}
@@ -463,6 +464,41 @@ def test_flows_of_many_rows_have_fewer_time_steps(rows, given, steps):
         estimator=estimator, X=np.empty((rows, 1)), device=SimpleNamespace(type="cpu")
     )
     assert _flows._options(task, _flows.KINDS[0]).get("n_steps") == steps
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "dims"),
+    [
+        (32, {}, None),
+        (33, {}, 24),
+        (33, {"dims": 7}, None),
+        (33, {"sequence": "DA"}, None),
+    ],
+)
+def test_flows_of_wide_tables_are_in_fewer_dimensions(columns, given, dims):
+    """What the user has given is left alone."""
+    estimator = FineMorphsRegressor(preset="best", **given)
+    task = SimpleNamespace(
+        estimator=estimator, X=np.empty((9, columns)), device=SimpleNamespace(type="cpu")
+    )
+    assert _flows._options(task, _flows.KINDS[0]).get("dims") == dims
+
+
+def test_a_wide_table_with_the_best_preset(tmp_path, monkeypatch):
+    """Columns of 0 and 1 among them; the flow counts, so that all parts predict."""
+    monkeypatch.setattr(_flows, "_HOPELESS", np.inf)
+    monkeypatch.setattr(_flows, "weigh", lambda task, found: np.ones(len(found)))
+    monkeypatch.setattr(best_preset, "weigh", lambda task, found: np.ones(len(found)))
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.standard_normal((60, 10)), rng.random((60, 30)) > 0.6]
+    y = x[:, 0] + x[:, 10] + 0.1 * rng.standard_normal(60)
+    model = FineMorphsRegressor(preset="best", random_state=0, max_iter=2).fit(x, y)
+    assert model.transform(x).shape == (60, 24)
+    assert any("AD^4A" in member.name for member in model.members_)
+    model.save(tmp_path / "wide.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "wide.safetensors").predict(x), model.predict(x))
+    with pytest.raises(NotInvertibleError, match="A0"):
+        model.inverse_transform(model.transform(x))
 
 
 def test_flows_of_large_tables_are_trained_on_a_sample(table, monkeypatch):

@@ -38,11 +38,13 @@ _PATH = (1.4, 1.0, 0.7, 0.5)
 _NEAR, _HOPELESS = 1.1, 2.0  # mean squared errors, relative to the best flow's, to the kernels',
 _FAR = 20.0  # and to the kernels' at a level of a path: the levels behind are hopeless
 _ENOUGH = 200  # rows held out, to say that a flow has no weight
-# Up to so many rows all are control points; beyond, a subset of them. With more columns than
-# _COLUMNS both are fewer by their root, so that n^2 d, the cost of all pairs, is bounded.
+# The first A module takes more columns than this to so many dimensions, in which the flow is.
+_MANY_COLUMNS, _DIMS = 32, 24
+# Up to so many rows all are control points; beyond, a subset of them. In more dimensions than
+# _FEW_DIMS both are fewer by their root, so that n^2 d, the cost of all pairs, is bounded.
 _FULL_FLOW_ROWS = {"cpu": 3000, "cuda": 50_000}
 _SUBSET = {"cpu": 1000, "cuda": 5000}
-_COLUMNS = 16
+_FEW_DIMS = 16
 
 
 @dataclass(frozen=True)
@@ -180,10 +182,14 @@ def _candidate(task: Task, walks: list[_Walk]) -> tuple[Candidate, FineMorphsReg
 
 def _options(task: Task, kind: dict[str, Any]) -> dict[str, Any]:
     """What a flow is where the user has not said otherwise."""
+    estimator, dims = task.estimator, task.X.shape[1]
     if len(task.X) > _MANY_ROWS:
         kind = kind | _OF_MANY_ROWS.get(kind["sequence"], {})
-    options = {k: v for k, v in kind.items() if task.estimator._is_default(k)}
-    device, share = task.device.type, min(1.0, (_COLUMNS / task.X.shape[1]) ** 0.5)
-    if len(task.X) > share * _FULL_FLOW_ROWS[device] and task.estimator.subset_size is None:
+    if dims > _MANY_COLUMNS and all(map(estimator._is_default, ("sequence", "dims"))):
+        dims = _DIMS
+        kind = kind | {"dims": dims}
+    options = {k: v for k, v in kind.items() if estimator._is_default(k)}
+    device, share = task.device.type, min(1.0, (_FEW_DIMS / dims) ** 0.5)
+    if len(task.X) > share * _FULL_FLOW_ROWS[device] and estimator.subset_size is None:
         options["subset_size"] = int(share * _SUBSET[device])
     return options
