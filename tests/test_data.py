@@ -1,11 +1,13 @@
-"""Tables before training: the order of their rows, and rows that are equal."""
+"""Tables before training: the order of rows, equal rows, columns that do not vary."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from finemorphs.estimators._data import in_order, merge, pad
+from finemorphs.estimators._data import Scaling, in_order, merge, pad
 
 
 @pytest.mark.parametrize("n_values", [1, 2, 5, 1000])
@@ -48,3 +50,24 @@ def test_tied_dummies_are_those_of_the_first_row_of_an_x():
     tied = pad(x, 2, np.random.default_rng(0), tied=True)
     np.testing.assert_array_equal(tied, free[[0, 1, 0, 3]])
     assert 0 < np.abs(free[0, 2:] - free[2, 2:]).max() < 0.1
+
+
+@pytest.mark.parametrize("warp", ["none", "quantile", "power"])
+@given(value=st.floats(-1e9, 1e9), n=st.integers(5, 1200), weighted=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_column_that_does_not_vary_is_divided_by_1(warp, value, n, weighted):
+    """Whatever its value: its mean and its normal score are rounded."""
+    rng = np.random.default_rng(n)
+    weights = rng.uniform(0.1, 3, n) if weighted else np.ones(n)
+    table = np.c_[np.full(n, value), rng.standard_normal(n)]
+    scaling = Scaling.of(table, weights, warp)
+    assert scaling.scale[0] == 1
+    later = np.array([[value, 0.0], [value + 2.0, 0.0]])
+    near = 1e-6 * max(1.0, abs(value))
+    np.testing.assert_allclose(scaling.apply(later)[:, 0], [0, 2], atol=near)
+
+
+def test_a_column_that_hardly_varies_is_one_that_does():
+    values = 1e6 + np.linspace(-1e-6, 1e-6, 100)
+    scaling = Scaling.of(values[:, None], np.ones(100))
+    assert scaling.scale[0] == pytest.approx(values.std(), rel=1e-3)

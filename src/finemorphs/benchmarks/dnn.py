@@ -161,7 +161,7 @@ class DNNRegressor(RegressorMixin, BaseEstimator):
 
 def _scaling(table: Array) -> tuple[Array, Array]:
     scale = table.std(axis=0)
-    return table.mean(axis=0), np.where(scale > 0, scale, 1.0)
+    return table.mean(axis=0), np.where(np.ptp(table, axis=0) > 0, scale, 1.0)
 
 
 @contextmanager

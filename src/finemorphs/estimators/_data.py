@@ -16,7 +16,17 @@ from finemorphs._typing import Array
 from finemorphs.estimators._numbers import check_spread
 from finemorphs.estimators._warps import Warp, fit_warp
 
-__all__ = ["Scaling", "TrainingRows", "choose", "in_order", "in_units", "merge", "pad", "prepare"]
+__all__ = [
+    "Scaling",
+    "TrainingRows",
+    "choose",
+    "in_order",
+    "in_units",
+    "is_spread",
+    "merge",
+    "pad",
+    "prepare",
+]
 
 _DUMMY_NOISE = 0.01
 _SEEDS_FROM = 50_000
@@ -44,9 +54,8 @@ class Scaling:
         unit = np.where(largest > 0, largest, 1.0)
         mean = (share * (table / unit)).sum(0)
         deviation = table / unit - mean
-        spread = np.abs(deviation).max(0)
-        varies = spread > 8 * np.finfo(float).eps
-        spread = np.where(varies, spread, 1.0)
+        varies = is_spread(table.min(0), table.max(0))
+        spread = np.where(varies, np.abs(deviation).max(0), 1.0)
         scale = spread * np.sqrt((share * (deviation / spread) ** 2).sum(0))
         return cls(mean * unit, np.where(varies, scale * unit, 1.0), fitted)
 
@@ -82,6 +91,13 @@ class Scaling:
         warped = z * self.scale + self.mean
         limited = self.warp.limit(warped)
         return limited, limited == warped
+
+
+def is_spread(least: Array, largest: Array) -> Array:
+    """Whether columns vary between these values by more than rounding."""
+    unit = np.maximum(np.abs(least), np.abs(largest))
+    varies: Array = largest - least > 8 * np.finfo(float).eps * unit
+    return varies
 
 
 def in_units(jacobian: Array, x_slope: Array, response_slope: Array) -> Array:

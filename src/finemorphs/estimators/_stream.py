@@ -14,7 +14,7 @@ import torch
 
 from finemorphs._typing import Array
 from finemorphs.distributed import Group
-from finemorphs.estimators._data import Scaling, TrainingRows, choose
+from finemorphs.estimators._data import Scaling, TrainingRows, choose, is_spread
 from finemorphs.exceptions import TableError
 from finemorphs.rows import share
 from finemorphs.streams import Stream
@@ -113,7 +113,5 @@ def _scaling(moments: Array) -> Scaling:
         mean = mean + apart * (more / total)
         squares = squares + other_squares + apart**2 * (count * more / total)
         count = total
-    least, largest = moments[:, 3].min(0), moments[:, 4].max(0)
-    unit = np.maximum(np.abs(least), np.abs(largest))
-    varies = largest - least > 8 * np.finfo(float).eps * unit
+    varies = is_spread(moments[:, 3].min(0), moments[:, 4].max(0))
     return Scaling(mean, np.where(varies, np.sqrt(squares / count), 1.0))

@@ -143,11 +143,12 @@ class PowerWarp:
     @classmethod
     def fit(cls, sample: Array, table: Array) -> PowerWarp:
         """The exponent of largest likelihood for each column of a sample of a table."""
-        center, spread = sample.mean(0), sample.std(0)
-        spread = np.where(spread > 0, spread, 1.0)
+        varies = np.ptp(sample, axis=0) > 0
+        center = np.where(varies, sample.mean(0), sample[0])
+        spread = np.where(varies, sample.std(0), 1.0)
         standard = (sample - center) / spread
         exponent = PowerTransformer(standardize=False).fit(standard).lambdas_
-        exponent = np.where(standard.std(0) > 0, exponent, 1.0)
+        exponent = np.where(varies, exponent, 1.0)
         margin = _MARGIN * np.ptp(table, axis=0)
         ends = np.stack([table.min(0) - margin, table.max(0) + margin])
         warp = cls(center, spread, _undoable(exponent, (ends - center) / spread), *ends)
