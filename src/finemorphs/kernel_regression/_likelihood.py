@@ -216,7 +216,7 @@ def _summed_distances(factors: Tensor, a: Tensor, b: Tensor, gaps: Tensor) -> Te
     c, d = a[:, two], b[:, two]
     squares = factors.sum(1) @ c.square() + factors.sum(0) @ d.square()
     sums[two] = (squares - 2 * (c * (factors @ d)).sum(0)) / gaps[two]
-    for j in torch.nonzero(~two).ravel():
+    for j in torch.nonzero(~two).ravel().tolist():
         sums[j] = _inner(factors, (a[:, j, None] - b[None, :, j]).abs_())
     return sums
 
