@@ -19,7 +19,7 @@ PACKAGE = "finemorphs"
 
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("_version", "exceptions", "_typing"),
-    ("_safetensors", "resources"),
+    ("_safetensors", "resources", "sorting"),
     ("distributed", "kernel_regression", "kernels", "losses", "notation", "storage", "tables"),
     ("streams",),
     ("engines",),

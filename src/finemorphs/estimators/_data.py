@@ -15,6 +15,7 @@ from sklearn.cluster import kmeans_plusplus
 from finemorphs._typing import Array
 from finemorphs.estimators._numbers import check_spread
 from finemorphs.estimators._warps import Warp, fit_warp
+from finemorphs.sorting import find_equal, sort_rows
 
 __all__ = [
     "Scaling",
@@ -172,8 +173,8 @@ def pad(
     if rng is not None:
         dummies = _DUMMY_NOISE * rng.standard_normal((len(x), n_dummies))
     if tied:
-        _, first, place = np.unique(x, axis=0, return_index=True, return_inverse=True)
-        dummies = dummies[first[place.ravel()]]
+        first, place = find_equal(x)
+        dummies = dummies[first[place]]
     return np.concatenate([x, dummies], axis=1)
 
 
@@ -196,29 +197,8 @@ def _arrange(table: Array, responses: Array, weights: Array) -> tuple[Array, Arr
     """The rows that have a weight, in order, their weights, and which differ from the last."""
     kept = weights > 0
     rows = np.concatenate([table[kept], responses[kept]], axis=1) + 0.0  # -0.0 becomes 0.0
-    order, new = _sort(rows)
+    order, new = sort_rows(rows)
     return rows[order], weights[kept][order], new
-
-
-def _sort(rows: Array) -> tuple[Array, Array]:
-    """The lexicographic order of rows, and which of them, in that order, differ from the last.
-
-    Column by column, and only rows that are equal in all columns before.
-    """
-    order, equal = np.arange(len(rows)), np.arange(len(rows))
-    group = np.zeros(len(rows), dtype=int)  # of the places in ``equal``
-    new = np.ones(len(rows), dtype=bool)
-    for column in rows.T:
-        if len(equal) == 0:
-            break
-        order[equal] = order[equal][np.lexsort((column[order[equal]], group))]
-        values = column[order[equal]]
-        first = np.ones(len(equal), dtype=bool)
-        first[1:] = (values[1:] != values[:-1]) | (group[1:] != group[:-1])
-        alone = first & np.append(first[1:], True)
-        new[equal], group = first, np.cumsum(first)
-        equal, group = equal[~alone], group[~alone]
-    return order, new
 
 
 def choose(x: Array, weights: Array, size: int, method: str, rng: np.random.Generator) -> Array:

@@ -27,6 +27,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from finemorphs._typing import Array
+from finemorphs.sorting import find_equal
 
 __all__ = ["NoiseLevel", "estimate_noise", "local_variance"]
 
@@ -107,8 +108,7 @@ def _twin_errors(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
 
         ( sum_j w_j (y_j - m)^2 + W (y_i - m)^2 ) / (W - 1)
     """
-    places = np.ascontiguousarray(x + 0.0).view(np.dtype((np.void, x[:1].nbytes)))[:, 0]
-    _, place = np.unique(places, return_inverse=True)
+    _, place = find_equal(x)
     mass = np.bincount(place, weights)[:, None]
 
     def sums(values: Array) -> Array:
