@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
-from finemorphs.estimators import _base, _path, _selection, _state
+from finemorphs.estimators import _base, _path, _plans, _selection, _state
 from finemorphs.estimators import best as best_preset
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
@@ -80,6 +80,46 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
+
+
+@pytest.mark.parametrize(
+    ("most", "options", "held_out"),
+    [
+        (90, {}, True),
+        (91, {}, False),
+        (90, {"noise": "paper"}, False),
+        (90, {"noise": 1.0}, False),
+        (90, {"subset_size": 20}, False),
+        (90, {"warm_start": True}, False),
+        (90, {"optimizer": "lbfgs"}, False),
+        (90, {"preset": "paper"}, False),
+    ],
+    ids=str,
+)
+def test_many_rows_hold_some_out(most, options, held_out, table, monkeypatch):
+    """From so many on, what is left at its default is what "cv" is."""
+    monkeypatch.setattr(_plans, "MANY", most)
+    model = FineMorphsRegressor(**FAST, **options).fit(*table)
+    assert hasattr(model, "noise_path_") == held_out
+    if held_out:
+        cv = FineMorphsRegressor(**FAST, noise="cv").fit(*table)
+        np.testing.assert_array_equal(model.predict(table[0]), cv.predict(table[0]))
+
+
+def test_the_history_of_cv_counts_on(table):
+    x = table[0]
+    y = np.tanh(9 * x[:, 0]) + x[:, 1]  # the error falls along the path
+    model = FineMorphsRegressor(noise="cv", **FAST).fit(x, y)
+    history = model.history_
+    assert history["round"][-1] > 1
+    np.testing.assert_array_equal(history["iteration"], np.arange(1, model.n_iter_ + 1))
+    assert (np.diff(history["evaluations"]) > 0).all()
+    assert (np.diff(history["seconds"]) > 0).all()
+    assert history["evaluations"][-1] <= model.n_evaluations_
+    assert history["sigma"][-1] == model.noise_
+    assert history["objective"][-1] == model.objective_
+    last = history["round"] == history["round"][-1]
+    assert (np.diff(history["objective"][last]) < 0).all()
 
 
 @pytest.mark.parametrize(("n_steps", "half"), [(10, 5), (np.int64(5), 3), (1, 1), ([4, 3], [2, 2])])

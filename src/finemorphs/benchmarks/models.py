@@ -145,8 +145,6 @@ def make_model(
     if name not in FINEMORPHS:
         raise ValueError(f"there is no model {name!r}; choose from {', '.join(MODELS)}.")
     options = dict(FINEMORPHS[name], engine=engine, device=device, random_state=seed)
-    if name != "best":
-        options["noise"] = "paper"
     if dataset == "year":
         options |= _YEAR
     if name == "AD":  # the flow keeps all dimensions, and all but the response are dropped

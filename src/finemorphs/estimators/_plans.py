@@ -19,6 +19,7 @@ from finemorphs.estimators._parameters import generator
 from finemorphs.estimators._path import Clock, stop_reason
 from finemorphs.estimators._resume import open_checkpoint
 from finemorphs.estimators._selection import (
+    MANY,
     EndedError,
     choose_noise,
     choose_warps,
@@ -50,7 +51,7 @@ class Plans(BaseFineMorphs):
     def _learn(self, X: Array, y: Array, weights: Array) -> None:
         """Train as preset, warps, noise and members ask for, each choice made before the next."""
         rng = generator(self.random_state)
-        if self.checkpoint is not None and not self._is_plain():
+        if self.checkpoint is not None and not self._is_plain(len(X)):
             self._learn_with_checkpoint(X, y, weights, rng)
         elif self.preset == "best":
             self._warn_of_idle_options()
@@ -70,7 +71,7 @@ class Plans(BaseFineMorphs):
             self._adopt(self._trained_twin(X, y, weights, **warps, max_time=clock.left()))
         elif self.n_members > 1:
             fit_members(self, X, y, weights, rng)
-        elif self.noise == "cv":
+        elif self._chooses_noise(len(X)):
             with Progress(self.verbose) as progress:
                 progress.step("noise level, kernel and ridge, judged by rows held out")
                 fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
@@ -100,14 +101,25 @@ class Plans(BaseFineMorphs):
             if not self._is_default(name):
                 warnings.warn(f"{name}={getattr(self, name)!r}: {reason}.", stacklevel=4)
 
-    def _is_plain(self) -> bool:
+    def _is_plain(self, n_rows: int) -> bool:
         """Whether the fit is one training."""
         return (
             self.preset is None
             and self.n_members == 1
-            and self.noise != "cv"
+            and not self._chooses_noise(n_rows)
             and "auto" not in (self.input_warp, self.response_warp)
         )
+
+    def _chooses_noise(self, n_rows: int) -> bool:
+        """Whether rows held out choose the noise level; where there are many, "auto" does so too.
+
+        Not with the paper's optimiser, with a subset of control points, whose other rows may be
+        too many to be read again and again, or where training goes on from the last fit.
+        """
+        if self.noise != "auto":
+            return bool(self.noise == "cv")
+        fresh = self.subset_size is None and not self.warm_start
+        return n_rows >= MANY and fresh and self.optimizer == "natural-lbfgs"
 
     def _check_plain_fit(self) -> None:
         """Refuse, for streams, what reads the rows more often than a plain fit does."""

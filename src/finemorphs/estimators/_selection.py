@@ -1,10 +1,11 @@
 """Choices made inside the training data: noise, kernel and ridge, warps; and several starts.
 
-``noise="cv"``: fits along a path of noise levels (:mod:`._path`) with half the time steps are
-judged on rows held out. The model that is kept takes the second half of the best path with all
-rows, from the affine modules that were found on it: they are what training is slow to find. With
-the level go the kernel's order, the ridge and the widths: where the first affine module may grow,
-it spreads the rows apart until each is fitted by itself, at any level of noise.
+``noise="cv"``, and "auto" where there are many rows: fits along a path of noise levels
+(:mod:`._path`) with half the time steps are judged on rows held out. The model that is kept takes
+the second half of the best path with all rows, from the affine modules that were found on it: they
+are what training is slow to find. With the level go the kernel's order, the ridge and the widths:
+where the first affine module may grow, it spreads the rows apart until each is fitted by itself, at
+any level of noise.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from finemorphs.estimators._path import (
     stop_reason,
     walk,
 )
-from finemorphs.training import INTERRUPTED
+from finemorphs.training import INTERRUPTED, join
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
 
-__all__ = ["PATH", "EndedError", "choose_noise", "choose_warps", "fit_members"]
+__all__ = ["MANY", "PATH", "EndedError", "choose_noise", "choose_warps", "fit_members"]
 
+MANY = 5_000  # rows, from which on noise="auto" holds some of them out
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
 _WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
@@ -115,19 +117,23 @@ def choose_noise(
             raise
         return _interrupted(_chosen(trials).best.fit), _NO_PATH
     chosen = _chosen(trials)
-    path, start = chosen.path(), None
+    table = np.array([_row(trial, point) for trial in trials for point in trial.points])
+    options, path, fit, start = chosen.options, chosen.path(), chosen.best.fit, None
     if len(path) > _SHORT:
-        path, start = path[len(path) // 2 :], chosen.best.fit.model_.at_rest()
-    fit, evaluations = chosen.best.fit, 0
+        path, start = path[len(path) // 2 :], fit.model_.at_rest()
+    del trials, chosen  # the models of all steps, before the largest training begins
+    evaluations, histories = 0, list[dict[str, Array]]()
     try:
-        for _, fit in walk(twin(chosen.options), X, y, weights, path, start):
+        for _, fit in walk(twin(options), X, y, weights, path, start):
             evaluations += fit.n_evaluations_
+            histories.append(fit.history_)
             if stop_reason(fit):
                 break
     except KeyboardInterrupt:  # between two trainings
         return _interrupted(fit), _NO_PATH
-    fit.n_evaluations_ = evaluations
-    return fit, np.array([_row(trial, point) for trial in trials for point in trial.points])
+    fit.n_evaluations_, fit.history_ = evaluations, join(histories)
+    fit.n_iter_ = len(fit.history_["iteration"])
+    return fit, table
 
 
 def _half(n_steps: int | Sequence[int]) -> int | list[int]:

@@ -57,8 +57,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         Whether inner square A modules are pulled to 0 or to the identity.
     noise : "auto", "cv", "paper" or float, default="auto"
         The noise level sigma of the standardised responses; "auto" estimates it from the data
-        and lowers it by rounds until the training error meets the estimate. "paper" is the
-        same, but never asks for a mean squared error under 0.01 in the units of y (of the warped y
+        and lowers it by rounds until the training error meets the estimate; from 5000 rows on,
+        where some can be spared to judge it, it is "cv" (but for fits with ``subset_size``,
+        ``warm_start`` or the paper's optimiser). "paper" is the estimate at any number of rows,
+        but never asks for a mean squared error under 0.01 in the units of y (of the warped y
         with ``response_warp``), and rows of one x differ in their dummy columns. "cv" goes
         down a path of levels, with a rough kernel and another ridge beside the given ones where
         these are left at their defaults, and wider kernels where the widths are a word; it takes
@@ -72,7 +74,8 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         Iterations a round.
     tol : float, default=3e-4
         Relative decrease of the objective over an iteration that ends a round; 0 never does. With
-        ``optimizer="lbfgs"`` it is a hundredth of it.
+        ``optimizer="lbfgs"`` it is a hundredth of it. A level of ``noise="cv"`` ends at 3e-4 or
+        before.
     memory : int, default=25
         Pairs that L-BFGS keeps.
     batch_size : int or None, default=None
@@ -141,7 +144,7 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         One entry an iteration: round, iteration, evaluations, sigma, objective, energy, affine,
         endpoint, rmse (in the units of y), seconds.
     converged_ : bool
-        Whether training came to its end, or with ``noise="cv"`` and ``preset="best"`` the search.
+        Whether training came to its end, or the search where there was one.
     status_ : str
         Why training ended, as a sentence.
     model_ : Model
@@ -149,10 +152,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
     noise_path_ : ndarray of shape (n_rows, 6)
-        With ``noise="cv"``, a row a step: the kernel's order, the ridge, the multiple of the
-        estimated sigma, the mean squared error on rows held out, as a share of the variance, the
-        evaluations of objective and gradient, and the multiple of the given widths. A level that
-        was gone on with has several rows.
+        Where rows held out chose the noise level, a row a step: the kernel's order, the ridge, the
+        multiple of the estimated sigma, the mean squared error on rows held out, as a share of the
+        variance, the evaluations of objective and gradient, and the multiple of the given widths.
+        A level that was gone on with has several rows.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold, their weight and the folds
         that they were fitted in, fewer for flows that were left; those that were rejected before

@@ -1,7 +1,7 @@
 """Training: the noise level, its rounds, their record and the progress on the screen."""
 
 from finemorphs.training.checkpoint import Checkpoint
-from finemorphs.training.history import Callback, Record, as_table
+from finemorphs.training.history import Callback, Record, as_table, join
 from finemorphs.training.noise import NoiseLevel, estimate_noise
 from finemorphs.training.progress import Progress
 from finemorphs.training.rounds import INTERRUPTED, Settings, Training, train
@@ -17,5 +17,6 @@ __all__ = [
     "Training",
     "as_table",
     "estimate_noise",
+    "join",
     "train",
 ]

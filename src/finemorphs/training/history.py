@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TypeAlias
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from finemorphs._typing import Array
 
-__all__ = ["Callback", "Record", "as_table"]
+__all__ = ["Callback", "Record", "as_table", "join"]
+
+_COUNTED = ("round", "iteration", "evaluations", "seconds")
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,17 @@ def as_table(records: list[Record]) -> dict[str, Array]:
     """Columns by name, as a data frame takes them."""
     rows = [asdict(record) for record in records]
     return {f.name: np.array([row[f.name] for row in rows]) for f in fields(Record)}
+
+
+def join(tables: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Tables of trainings one after the other as one; each counts on from where the last ended."""
+    joined = {}
+    for name in tables[0]:
+        columns = [table[name] for table in tables]
+        joined[name] = np.concatenate(_count_on(columns) if name in _COUNTED else columns)
+    return joined
+
+
+def _count_on(columns: list[Array]) -> list[Array]:
+    last = np.cumsum([0, *(column[-1] if len(column) else 0 for column in columns)])
+    return [column + start for column, start in zip(columns, last[:-1], strict=True)]
