@@ -92,6 +92,8 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
         (90, {"subset_size": 20}, False),
         (90, {"warm_start": True}, False),
         (90, {"optimizer": "lbfgs"}, False),
+        (90, {"max_iter": 15}, False),
+        (90, {"tol": 1e-3}, False),
         (90, {"preset": "paper"}, False),
     ],
     ids=str,
@@ -99,10 +101,11 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
 def test_many_rows_hold_some_out(most, options, held_out, table, monkeypatch):
     """From so many on, what is left at its default is what "cv" is."""
     monkeypatch.setattr(_plans, "MANY", most)
-    model = FineMorphsRegressor(**FAST, **options).fit(*table)
+    fast = {"n_steps": 1, "random_state": 0, "engine": "cpu"}
+    model = FineMorphsRegressor(**fast, **options).fit(*table)
     assert hasattr(model, "noise_path_") == held_out
     if held_out:
-        cv = FineMorphsRegressor(**FAST, noise="cv").fit(*table)
+        cv = FineMorphsRegressor(**fast, noise="cv").fit(*table)
         np.testing.assert_array_equal(model.predict(table[0]), cv.predict(table[0]))
 
 

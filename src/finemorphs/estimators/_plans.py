@@ -36,6 +36,8 @@ __all__ = ["Plans"]
 
 _PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
 
+_OF_ROUNDS = ("optimizer", "max_iter", "tol", "warm_start", "subset_size")
+
 _IDLE = {
     "noise": "preset='best' finds the noise level itself; leave it out",
     "n_members": "preset='best' chooses its members itself; leave it out",
@@ -113,13 +115,12 @@ class Plans(BaseFineMorphs):
     def _chooses_noise(self, n_rows: int) -> bool:
         """Whether rows held out choose the noise level; where there are many, "auto" does so too.
 
-        Not with the paper's optimiser, with a subset of control points, whose other rows may be
-        too many to be read again and again, or where training goes on from the last fit.
+        Not where the user steers the rounds of the estimate, goes on from the last fit, or has a
+        subset of control points, whose other rows may be too many to be read again and again.
         """
         if self.noise != "auto":
             return bool(self.noise == "cv")
-        fresh = self.subset_size is None and not self.warm_start
-        return n_rows >= MANY and fresh and self.optimizer == "natural-lbfgs"
+        return n_rows >= MANY and all(map(self._is_default, _OF_ROUNDS))
 
     def _check_plain_fit(self) -> None:
         """Refuse, for streams, what reads the rows more often than a plain fit does."""

@@ -58,10 +58,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
     noise : "auto", "cv", "paper" or float, default="auto"
         The noise level sigma of the standardised responses; "auto" estimates it from the data
         and lowers it by rounds until the training error meets the estimate; from 5000 rows on,
-        where some can be spared to judge it, it is "cv" (but for fits with ``subset_size``,
-        ``warm_start`` or the paper's optimiser). "paper" is the estimate at any number of rows,
-        but never asks for a mean squared error under 0.01 in the units of y (of the warped y
-        with ``response_warp``), and rows of one x differ in their dummy columns. "cv" goes
+        where some can be spared to judge it, it is "cv", unless ``optimizer``, ``max_iter``,
+        ``tol``, ``warm_start`` or ``subset_size`` is given. "paper" is the estimate at any number
+        of rows, but never asks for a mean squared error under 0.01 in the units of y (of the warped
+        y with ``response_warp``), and rows of one x differ in their dummy columns. "cv" goes
         down a path of levels, with a rough kernel and another ridge beside the given ones where
         these are left at their defaults, and wider kernels where the widths are a word; it takes
         what predicts rows held out best: kernel, ridge, level, and the iterations at it.
