@@ -36,6 +36,7 @@ __all__ = ["Plans"]
 
 _PAPER = {"optimizer": "lbfgs", "noise": "paper", "tol": 1e-15}  # then the absolute ends apply
 
+# Any of them given, "auto" is the estimate and its rounds at any number of rows.
 _OF_ROUNDS = ("optimizer", "max_iter", "tol", "warm_start", "subset_size")
 
 _IDLE = {
