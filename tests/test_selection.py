@@ -18,7 +18,16 @@ from finemorphs.estimators import _base, _path, _plans, _selection, _state
 from finemorphs.estimators import best as best_preset
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
-from finemorphs.estimators._path import Point, Step, Trial, judged_walk, mean_error, search, walk
+from finemorphs.estimators._path import (
+    Folds,
+    Point,
+    Step,
+    Trial,
+    judged_walk,
+    mean_error,
+    search,
+    walk,
+)
 from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _kernels, _task
 from finemorphs.estimators.best._weights import simplex_least_squares, weigh
@@ -349,6 +358,15 @@ def test_each_level_begins_where_the_last_one_ended(table):
     fits = [fit for _, fit in walk(prototype, x, y[:, None], np.ones(len(x)), path)]
     alone = clone(prototype).set_params(noise=fits[1].noise_, tol=1e-4).fit(x, y)
     assert fits[1].history_["objective"][0] < alone.history_["objective"][0]
+
+
+@pytest.mark.parametrize(("n", "held_out"), [(7, 1), (1001, 101), (60_000, 5000)])
+def test_folds_hold_out_a_share_and_no_more_than_enough(n, held_out):
+    folds = Folds(small=5, up_to=10, large=2, held_out=0.1).split(n, np.random.default_rng(0))
+    assert len(folds) == (5 if n <= 10 else 2)
+    for train, test in folds:
+        assert sorted([*train, *test]) == list(range(n))
+        assert len(test) in (held_out, held_out + (n <= 10))
 
 
 def test_mean_error_is_one_for_the_mean_of_each_response(table):

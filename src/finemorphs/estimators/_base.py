@@ -22,6 +22,7 @@ from finemorphs.distributed import Group, joined
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._blocks import Blocks
 from finemorphs.estimators._data import TrainingRows, prepare
+from finemorphs.estimators._duration import warn_of_hours
 from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._members import Member
@@ -133,6 +134,8 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
                 )
             sequence = self._build_sequence(rows)
             self._check_memory(sequence, rows, engine, device)
+            if self.max_time is None:
+                warn_of_hours(sequence, len(rows.x), rows.n_controls, self.max_iter, device)
             settings = group.share(self._settings(rows, rng_noise))
             start = self._start_values(sequence, rng_start)
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)

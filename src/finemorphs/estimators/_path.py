@@ -45,6 +45,7 @@ _TOLERANCE, _ITERATIONS = 3e-4, 100  # of a level
 _PAYS = 0.99  # times the mean squared error of the step before: the level is gone on with
 _WORSE = 1.1  # times the least one of a path: the levels behind are not tried
 _BEHIND = 1.2  # times the error of a rival: a path is left
+_ENOUGH = 5000  # rows held out of a large table
 
 _ALONE = {"checkpoint": None, "resume": False, "verbose": 0, "n_members": 1, "preset": None}
 
@@ -70,7 +71,10 @@ class Clock:
 
 
 class Folds(NamedTuple):
-    """How rows are held out: ``small`` folds of up to ``up_to`` rows, else a share, drawn anew."""
+    """How rows are held out: ``small`` folds of up to ``up_to`` rows, else a share, drawn anew.
+
+    The share is of ``_ENOUGH`` rows at most: so many tell errors apart, and others can train.
+    """
 
     small: int
     up_to: int
@@ -83,7 +87,9 @@ class Folds(NamedTuple):
         splitter = (
             KFold(min(self.small, n), shuffle=True, random_state=seed)
             if n <= self.up_to
-            else ShuffleSplit(self.large, test_size=self.held_out, random_state=seed)
+            else ShuffleSplit(
+                self.large, test_size=min(math.ceil(self.held_out * n), _ENOUGH), random_state=seed
+            )
         )
         return list(splitter.split(np.empty(n)))
 

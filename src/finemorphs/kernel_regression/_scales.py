@@ -37,7 +37,7 @@ __all__ = [
 JITTER = 1e-7  # of the noise
 _LEAST_RADIUS = 1e-6  # in the slope of the sharp part, which has a kink at 0
 # Rows, and pairs of them, at once; those of a processor stay in its cache.
-_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**19, "cuda": 2**24}
+_MOST_AT_ONCE, _PAIRS_AT_ONCE = 2048, {"cpu": 2**18, "cuda": 2**24}
 
 
 @dataclass(frozen=True)
