@@ -1,4 +1,4 @@
-"""Fits that take hours warn of it before they start."""
+"""Fits that take long warn of it before they start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = {"noise": 1.0, "callbacks": [lambda record: True], "random_state": 0}
 
 @pytest.fixture
 def slow(monkeypatch):
-    """An hour of 0.05 seconds, and 50 control points that are few."""
+    """Half an hour of 0.05 seconds, and 50 control points that are few."""
     monkeypatch.setattr(_duration, "_LONG", 0.05)
     monkeypatch.setattr(_duration, "_FEW_CONTROLS", 50)
 
@@ -42,3 +42,10 @@ def test_a_fit_that_is_bounded_does_not_warn(options, slow):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         FineMorphsRegressor(**QUICK | options).fit(X, Y)
+
+
+def test_a_fit_that_chooses_its_noise_warns_once(slow):
+    """It is several fits, each of few iterations."""
+    with pytest.warns(UserWarning, match="400 rows") as seen:
+        FineMorphsRegressor(noise="cv", callbacks=QUICK["callbacks"]).fit(X, Y)
+    assert len(seen) == 1

@@ -22,7 +22,7 @@ from finemorphs.distributed import Group, joined
 from finemorphs.engines import Engine, choose_engine
 from finemorphs.estimators._blocks import Blocks
 from finemorphs.estimators._data import TrainingRows, prepare
-from finemorphs.estimators._duration import warn_of_hours
+from finemorphs.estimators._duration import warn_of_a_long_fit
 from finemorphs.estimators._export import FORMATS, Signature
 from finemorphs.estimators._inside import Inside
 from finemorphs.estimators._members import Member
@@ -132,10 +132,8 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
                     f"{group.size} processes share the rows that are not control points, but "
                     f"subset_size={self.subset_size!r} leaves none; give a smaller one."
                 )
-            sequence = self._build_sequence(rows)
+            sequence = self._build_sequence(rows.x.shape[1], rows.y.shape[1], rows.n_controls)
             self._check_memory(sequence, rows, engine, device)
-            if self.max_time is None:
-                warn_of_hours(sequence, len(rows.x), rows.n_controls, self.max_iter, device)
             settings = group.share(self._settings(rows, rng_noise))
             start = self._start_values(sequence, rng_start)
             theta = torch.as_tensor(start, dtype=self._torch_dtype, device=device)
@@ -188,12 +186,20 @@ class BaseFineMorphs(Inside, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def _build_sequence(self, rows: TrainingRows) -> ModuleSequence:
+    def _warn_of_a_long_fit(self, X: Array, n_outputs: int) -> None:
+        """Say so before a fit without a time limit that takes long on a CPU."""
+        _, device = choose_engine(self.engine, self.device)
+        if self.max_time is None and device.type == "cpu":
+            n_controls = self.subset_size or len(X)
+            sequence = self._build_sequence(X.shape[1], n_outputs, n_controls)
+            warn_of_a_long_fit(sequence, len(X), n_controls, self.max_iter)
+
+    def _build_sequence(self, n_inputs: int, n_outputs: int, n_controls: int) -> ModuleSequence:
         return ModuleSequence.build(
             self.sequence,
-            rows.x.shape[1] + self.dummy_dims,
-            rows.y.shape[1] + self.output_dims,
-            rows.n_controls,
+            n_inputs + self.dummy_dims,
+            n_outputs + self.output_dims,
+            n_controls,
             dims=self.dims,
             kernel=self.kernel,
             kernel_order=self.kernel_order,

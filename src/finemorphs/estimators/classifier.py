@@ -163,6 +163,7 @@ converged_, status_, model_, n_features_in_, feature_names_in_
             raise ValueError(
                 f"y holds one class, {classes[0]!r}; a classifier needs rows of two or more."
             )
+        self._warn_of_a_long_fit(X, len(classes))
         weights = weights * compute_sample_weight(self.class_weight, y)
         self._fit(X, np.eye(len(classes))[labels], weights, standardise_responses=False)
         self.classes_ = classes

@@ -297,9 +297,12 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         y = np.asarray(y, dtype=np.float64)
         check_range("y", y)
         self._n_response_axes = y.ndim
-        self._learn(X, y.reshape(len(y), -1), weights)
+        responses = y.reshape(len(y), -1)
+        if self.preset != "best":
+            self._warn_of_a_long_fit(X, responses.shape[1])
+        self._learn(X, responses, weights)
         if len(self.members_) > 1 or hasattr(self, "selection_"):
-            self._measure_residual(X, y.reshape(len(y), -1), weights)
+            self._measure_residual(X, responses, weights)
         return self
 
     @property
