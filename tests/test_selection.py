@@ -118,6 +118,27 @@ def test_many_rows_hold_some_out(most, options, held_out, table, monkeypatch):
         np.testing.assert_array_equal(model.predict(table[0]), cv.predict(table[0]))
 
 
+def test_cv_says_what_each_path_has_come_to(table, capsys):
+    model = FineMorphsRegressor(noise="cv", verbose=1, **FAST).fit(*table)
+    orders, ridges, multiples, errors = model.noise_path_[:, :4].T
+    best = [k for k in range(len(errors)) if errors[k] == min(errors[orders == orders[k]])]
+    lines = capsys.readouterr().out.splitlines()
+    for k in best:
+        assert (
+            f"matern kernel of order {orders[k]:.0f}, ridge {ridges[k]}, {multiples[k]:g} times "
+            f"the estimated noise level: {errors[k] ** 0.5:.4g} standard deviations held out."
+        ) in lines
+
+
+def test_warps_by_choice_say_what_each_has_come_to(table, capsys):
+    options = {"input_warp": "auto", "response_warp": "power"}
+    FineMorphsRegressor(**options, verbose=1, **FAST).fit(*table)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "held out" in line]
+    assert [line.partition(":")[0] for line in lines] == [
+        f"input_warp={kind}, response_warp=power" for kind in ("none", "quantile", "power")
+    ]
+
+
 def test_the_history_of_cv_counts_on(table):
     x = table[0]
     y = np.tanh(9 * x[:, 0]) + x[:, 1]  # the error falls along the path

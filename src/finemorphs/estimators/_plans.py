@@ -66,8 +66,7 @@ class Plans(BaseFineMorphs):
             clock = Clock(self.max_time)
             try:
                 with Progress(self.verbose) as progress:
-                    progress.step("warps, judged by rows held out")
-                    warps = choose_warps(self, X, y, weights, rng)
+                    warps = choose_warps(self, X, y, weights, rng, progress)
             except EndedError as ended:
                 self._adopt(ended.fit)
                 return
@@ -76,8 +75,7 @@ class Plans(BaseFineMorphs):
             fit_members(self, X, y, weights, rng)
         elif self._chooses_noise(len(X)):
             with Progress(self.verbose) as progress:
-                progress.step("noise level, kernel and ridge, judged by rows held out")
-                fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng)
+                fitted, self.noise_path_ = choose_noise(self, X, y, weights, rng, progress)
             self._adopt(fitted)
             if not stop_reason(fitted):
                 self.status_, self.converged_ = _CHOSEN, True

@@ -29,7 +29,7 @@ from finemorphs.estimators._path import (
     stop_reason,
     walk,
 )
-from finemorphs.training import INTERRUPTED, join
+from finemorphs.training import INTERRUPTED, Progress, join
 
 if TYPE_CHECKING:
     from finemorphs.estimators.regressor import FineMorphsRegressor
@@ -67,7 +67,12 @@ def _interrupted(fit: FineMorphsRegressor) -> FineMorphsRegressor:
 
 
 def choose_noise(
-    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
+    estimator: FineMorphsRegressor,
+    X: Array,
+    y: Array,
+    weights: Array,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> tuple[FineMorphsRegressor, Array]:
     """A twin trained on all rows to the best kernel, ridge and level, and what was tried.
 
@@ -90,8 +95,15 @@ def choose_noise(
     def attempt(weak_ridge: float | None = None, **options: Any) -> Trial:
         data, fold = (X, y, weights), (train, test)
         cheap = twin(options | {"n_steps": _half(estimator.n_steps)})
+        progress.step(f"{_words(cheap, options)}, judged by rows held out")
         points = search(cheap, data, fold, PATH, most=_MOST, weak_ridge=weak_ridge)
-        return _whole(Trial(options, points))
+        trial = _whole(Trial(options, points))
+        best = trial.best
+        progress.say(
+            f"{_words(best.fit, options)}, {best.step.multiple:g} times the estimated noise level: "
+            f"{best.error**0.5:.4g} standard deviations held out."
+        )
+        return trial
 
     trials: list[Trial] = []
     try:
@@ -122,6 +134,7 @@ def choose_noise(
     if len(path) > _SHORT:
         path, start = path[len(path) // 2 :], fit.model_.at_rest()
     del trials, chosen  # the models of all steps, before the largest training begins
+    progress.step("the best of them, with all rows")
     evaluations, histories = 0, list[dict[str, Array]]()
     try:
         for _, fit in walk(twin(options), X, y, weights, path, start):
@@ -140,6 +153,13 @@ def _half(n_steps: int | Sequence[int]) -> int | list[int]:
     """Half as many time steps, rounded up."""
     halves = [-(-int(n) // 2) for n in np.atleast_1d(n_steps)]
     return halves if np.ndim(n_steps) else halves[0]
+
+
+def _words(fit: FineMorphsRegressor, options: dict[str, Any]) -> str:
+    """What a path tries, for the screen."""
+    order = f" of order {fit.kernel_order}" if fit.kernel == "matern" else ""
+    wide = "wide " if "kernel_width" in options else ""
+    return f"{wide}{fit.kernel} kernel{order}, ridge {fit.ridge}"
 
 
 def _row(trial: Trial, point: Point) -> list[float]:
@@ -187,7 +207,12 @@ def fit_members(
 
 
 def choose_warps(
-    estimator: FineMorphsRegressor, X: Array, y: Array, weights: Array, rng: np.random.Generator
+    estimator: FineMorphsRegressor,
+    X: Array,
+    y: Array,
+    weights: Array,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> dict[str, str]:
     """Warps in place of "auto", by short fits judged on rows held out; inputs first.
 
@@ -199,6 +224,8 @@ def choose_warps(
     last: list[FineMorphsRegressor] = []
 
     def error(warps: dict[str, str]) -> float:
+        name = ", ".join(f"{name}={warp}" for name, warp in warps.items())
+        progress.step(f"{name}, judged by rows held out")
         errors = []
         for fold in splits:
             quick = estimator._twin(**warps, max_time=clock.left())
@@ -207,7 +234,9 @@ def choose_warps(
             if stop_reason(point.fit):
                 raise EndedError(point.fit)
             errors.append(point.error)
-        return float(np.mean(errors))
+        mean = float(np.mean(errors))
+        progress.say(f"{name}: {mean**0.5:.4g} standard deviations held out.")
+        return mean
 
     def errors_with(fixed: dict[str, str], name: str) -> dict[str, float]:
         try:
