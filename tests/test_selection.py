@@ -14,10 +14,11 @@ from sklearn.base import clone
 
 from finemorphs import FineMorphsRegressor, load
 from finemorphs.engines import choose_engine
-from finemorphs.estimators import _base, _path, _plans, _selection, _state
+from finemorphs.estimators import _base, _noise_choice, _path, _plans, _state
 from finemorphs.estimators import best as best_preset
 from finemorphs.estimators._members import KernelModel
 from finemorphs.estimators._model_state import describe_model, restore_kernel
+from finemorphs.estimators._noise_choice import PATH
 from finemorphs.estimators._path import (
     Folds,
     Point,
@@ -28,7 +29,6 @@ from finemorphs.estimators._path import (
     search,
     walk,
 )
-from finemorphs.estimators._selection import PATH
 from finemorphs.estimators.best import _flows, _kernels, _task
 from finemorphs.estimators.best._weights import simplex_least_squares, weigh
 from finemorphs.exceptions import NotInvertibleError
@@ -85,7 +85,7 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     assert len(chosen) == 1
     order, ridge = chosen.pop()
     kept = (orders == order) & (ridges == ridge)
-    assert errors[kept].min() <= errors.min() / _selection._WORTH
+    assert errors[kept].min() <= errors.min() / _noise_choice._WORTH
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, model.noise_path_)
@@ -157,7 +157,7 @@ def test_the_history_of_cv_counts_on(table):
 
 @pytest.mark.parametrize(("n_steps", "half"), [(10, 5), (np.int64(5), 3), (1, 1), ([4, 3], [2, 2])])
 def test_the_search_takes_half_the_time_steps(n_steps, half):
-    assert _selection._half(n_steps) == half
+    assert _noise_choice._half(n_steps) == half
 
 
 @pytest.mark.parametrize(("short", "subset_size"), [(2, None), (2, 20), (20, None)])
@@ -169,8 +169,8 @@ def test_cv_takes_half_the_path_with_all_rows(short, subset_size, table, monkeyp
         taken.append((len(X), path, start))
         return walk(estimator, X, y, weights, path, start)
 
-    monkeypatch.setattr(_selection, "walk", spy)
-    monkeypatch.setattr(_selection, "_SHORT", short)
+    monkeypatch.setattr(_noise_choice, "walk", spy)
+    monkeypatch.setattr(_noise_choice, "_SHORT", short)
     x = table[0]
     y = np.tanh(9 * x[:, 0]) + x[:, 1]  # the error falls along the path
     model = FineMorphsRegressor(noise="cv", subset_size=subset_size, **FAST).fit(x, y)
@@ -178,7 +178,7 @@ def test_cv_takes_half_the_path_with_all_rows(short, subset_size, table, monkeyp
     assert n_rows == len(x)
     assert model.model_.sequence.diffeos[0].n_steps == FAST["n_steps"]
     multiples, errors = model.noise_path_[:, 2:4].T
-    assert path[-1].multiple in multiples[errors <= errors.min() / _selection._WORTH]
+    assert path[-1].multiple in multiples[errors <= errors.min() / _noise_choice._WORTH]
     if short > 2:
         assert path[0].multiple == PATH[0]
         assert start is None
@@ -221,7 +221,7 @@ def test_cv_keeps_what_was_given(options, orders, ridges, table):
 
 @pytest.mark.parametrize(("near", "orders"), [(np.inf, {1, 3}), (1.0, {3})])
 def test_cv_tries_a_strong_ridge_with_kernels_near_the_best(near, orders, table, monkeypatch):
-    monkeypatch.setattr(_selection, "_NEAR", near)
+    monkeypatch.setattr(_noise_choice, "_NEAR", near)
     rng = np.random.default_rng(1)
     x, noisy = table[0], rng.standard_normal(len(table[0]))  # the error rises along the path
     path = FineMorphsRegressor(noise="cv", **FAST).fit(x, noisy).noise_path_
@@ -971,6 +971,56 @@ def test_choices_that_are_not_known(table):
 
 
 # --- interrupts between two trainings ---------------------------------------------------------
+
+
+@pytest.fixture
+def end_in(monkeypatch):
+    """A function: Ctrl-C is pressed in an iteration of a training of a search for the noise level.
+
+    It gives the fit and the points of each path.
+    """
+
+    def fit(table, training, iteration, **options):
+        begun, found = count(), []
+
+        def press(record):
+            if record.iteration == 1:
+                press.training = next(begun)
+            if (press.training, record.iteration) == (training, iteration):
+                raise KeyboardInterrupt
+
+        def spy(*arguments, **given):
+            found.append(search(*arguments, **given))
+            return found[-1]
+
+        monkeypatch.setattr(_noise_choice, "search", spy)
+        options = {**FAST, "noise": "cv", "callbacks": [press], **options}
+        return FineMorphsRegressor(**options).fit(*table), found
+
+    return fit
+
+
+def test_an_ended_search_keeps_the_best_model_till_then(table, end_in):
+    _, (first, *_) = end_in(table, -1, 1)
+    model, found = end_in(table, len(first) + 1, 2)
+    assert model.status_ == "Interrupted by the user."
+    assert not model.converged_
+    assert [len(points) for points in found] == [len(first), 2]
+    best = min((p for points in found for p in points), key=lambda point: point.error)
+    assert best in found[0]  # the level after the first of the second path has hardly begun
+    assert model.model_ is best.fit.model_
+    assert len(model.noise_path_) == 0
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_last_fit_that_is_ended_early_is_not_kept(early, table, end_in):
+    whole, found = end_in(table, -1, 1)
+    iteration = 1 if early else (whole.history_["round"] == 1).sum()
+    model, found = end_in(table, sum(map(len, found)), iteration)
+    assert model.status_ == "Interrupted by the user."
+    best = min((p for points in found for p in points), key=lambda point: point.error)
+    assert (model.model_ is best.fit.model_) == early
+    assert len(model.noise_path_) == (0 if early else len(whole.noise_path_))
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clock",
+    "EndedError",
     "Folds",
     "Point",
     "Step",
@@ -106,6 +107,15 @@ def stop_reason(fitted: FineMorphsRegressor) -> str:
     """Why the fit was ended from outside: by the user, a callback, the clock; "" if it was not."""
     outside = ("Interrupted", "A callback", "The time limit", "The memory limit")
     return fitted.status_ if fitted.status_.startswith(outside) else ""
+
+
+class EndedError(Exception):
+    """A search was ended from outside; ``fit`` is the best one that it had reached."""
+
+    def __init__(self, fit: FineMorphsRegressor, reason: str) -> None:
+        super().__init__(reason)
+        self.fit = fit
+        fit.status_, fit.converged_ = reason, False
 
 
 class Step(NamedTuple):

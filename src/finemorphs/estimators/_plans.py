@@ -15,16 +15,11 @@ import numpy as np
 from finemorphs._typing import Array
 from finemorphs.distributed import ALONE
 from finemorphs.estimators._base import BaseFineMorphs
+from finemorphs.estimators._noise_choice import MANY, choose_noise
 from finemorphs.estimators._parameters import generator
-from finemorphs.estimators._path import Clock, stop_reason
+from finemorphs.estimators._path import Clock, EndedError, stop_reason
 from finemorphs.estimators._resume import open_checkpoint
-from finemorphs.estimators._selection import (
-    MANY,
-    EndedError,
-    choose_noise,
-    choose_warps,
-    fit_members,
-)
+from finemorphs.estimators._selection import choose_warps, fit_members
 from finemorphs.estimators.best import fit_best
 from finemorphs.training import Progress
 
