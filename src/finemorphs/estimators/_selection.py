@@ -66,7 +66,7 @@ def choose_warps(
     clock = Clock(estimator.max_time)
     splits = _FOLDS.split(len(X), rng)
     step = Step(_QUICK_MULTIPLE, min(estimator.max_iter, _QUICK_ITERATIONS))
-    points: list[Point] = []
+    best: list[Point] = []  # the one with the least error till now
 
     def error(warps: dict[str, str]) -> float:
         name = ", ".join(f"{name}={warp}" for name, warp in warps.items())
@@ -75,9 +75,9 @@ def choose_warps(
         for fold in splits:
             quick = estimator._twin(**warps, max_time=clock.left())
             (point,) = judged_walk(quick, (X, y, weights), fold, [step])
-            points.append(point)
+            best[:] = [min([*best, point], key=lambda candidate: candidate.error)]
             if reason := stop_reason(point.fit):
-                raise EndedError(_best(points).fit, reason)
+                raise EndedError(best[0].fit, reason)
             errors.append(point.error)
         mean = float(np.mean(errors))
         progress.say(f"{name}: {mean**0.5:.4g} standard deviations held out.")
@@ -87,21 +87,16 @@ def choose_warps(
         try:
             return {kind: error(fixed | {name: kind}) for kind in ("none", "quantile", "power")}
         except KeyboardInterrupt:  # between two trainings
-            if not points:
+            if not best:
                 raise
-            raise EndedError(_best(points).fit, INTERRUPTED) from None
+            raise EndedError(best[0].fit, INTERRUPTED) from None
 
     chosen = {"input_warp": estimator.input_warp, "response_warp": estimator.response_warp}
     for name in chosen:
         if chosen[name] != "auto":
             continue
         errors = errors_with({k: "none" if v == "auto" else v for k, v in chosen.items()}, name)
-        best = min(errors, key=errors.__getitem__)
-        worth = errors[best] < min(_WORTH * errors["none"], errors["none"] - _SLIGHT)
-        chosen[name] = best if worth else "none"
+        least = min(errors, key=errors.__getitem__)
+        worth = errors[least] < min(_WORTH * errors["none"], errors["none"] - _SLIGHT)
+        chosen[name] = least if worth else "none"
     return chosen
-
-
-def _best(points: list[Point]) -> Point:
-    """The point with the least error."""
-    return min(points, key=lambda point: point.error)
