@@ -170,7 +170,8 @@ def test_info_shows_what_was_tried_for_the_noise(tmp_path: Path) -> None:
     header = next(i for i, line in enumerate(lines) if "error held out" in line)
     rows = [line.split() for line in lines[header + 1 :]]
     shown = [[float(word) for word in row[:6]] for row in rows]
-    expected = model.noise_path_.copy()
+    expected = model.noise_path_[:, :6].copy()
+    np.testing.assert_array_equal(model.noise_path_[:, 6], expected[:, 1])
     expected[:, 3] **= 0.5
     np.testing.assert_allclose(shown, expected, rtol=1e-3)
     (chosen,) = (row for row in rows if row[6:] == ["chosen"])
@@ -182,24 +183,31 @@ def test_info_shows_what_was_tried_for_the_noise(tmp_path: Path) -> None:
     assert float(chosen[2]) == pytest.approx(model.noise_ / estimated, rel=1e-3)
 
 
-@pytest.mark.parametrize(("ridge", "width", "row"), [(1.0, 0.5, 1), (4.0, 0.5, 2), (4.0, 2.0, 4)])
+@pytest.mark.parametrize(
+    ("ridge", "width", "row"),
+    [(1.0, 0.5, 1), (4.0, 0.5, 2), (4.0, 2.0, 4), ([4.0, 1.0], 0.5, 6)],
+)
 def test_the_chosen_step_has_the_widths_and_the_ridge_of_the_model(
-    ridge: float, width: float, row: int
+    ridge: float | list[float], width: float, row: int
 ) -> None:
     x = np.random.default_rng(0).standard_normal((20, 2))
     options = {"ridge": ridge, "kernel_width": width, "max_iter": 1, "n_steps": 1}
     model = FineMorphsRegressor("AD2A", **options).fit(x, x[:, 0])
     model.noise_path_ = np.array(
         [
-            [3, 1, 1.4, 0.5, 9, 1],
-            [3, 1, 1.0, 0.4, 9, 1],
-            [3, 4, 1.4, 0.3, 9, 1],
-            [3, 4, 1.4, 0.2, 9, 4],
-            [3, 4, 1.0, 0.1, 9, 4],
-            [1, 4, 1.0, 0.0, 9, 4],
+            [3, 1, 1.4, 0.5, 9, 1, 1],
+            [3, 1, 1.0, 0.4, 9, 1, 1],
+            [3, 4, 1.4, 0.3, 9, 1, 4],
+            [3, 4, 1.4, 0.2, 9, 4, 4],
+            [3, 4, 1.0, 0.1, 9, 4, 4],
+            [1, 4, 1.0, 0.0, 9, 4, 4],
+            [3, 4, 1.0, 0.2, 9, 1, 1],
         ]
     )
     assert _use._chosen_step(model) == row
+    shown = _use._noise_path(model)[1]
+    assert [line[1] for line in shown[-2:]] == ["4", "4, last 1"]
+    assert [i for i, line in enumerate(shown) if line[-1]] == [row]
 
 
 @pytest.mark.parametrize("kind", ["power", "auto"])

@@ -68,23 +68,22 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     model = FineMorphsRegressor(noise="cv", **FAST).fit(*table)
     assert "that predict rows held out best" in model.status_
     assert model.converged_
-    orders, ridges, multiples, errors, evaluations, widths = model.noise_path_.T
+    orders, ridges, multiples, errors, evaluations, widths, last_ridges = model.noise_path_.T
     assert (widths == 1).all()
     assert (evaluations > 1).all()
     assert (evaluations < 3 * FAST["max_iter"]).all()
-    trials = list(dict.fromkeys(zip(orders, ridges, strict=True)))
-    assert {(3, 1), (1, 1)} < set(trials)
-    assert set(trials) <= {(order, ridge) for order in (1, 3) for ridge in (0.25, 1, 4)}
-    for order, ridge in trials:
-        walked = multiples[(orders == order) & (ridges == ridge)]
+    trials = list(dict.fromkeys(zip(orders, ridges, last_ridges, strict=True)))
+    assert {(3, 1, 1), (1, 1, 1)} < set(trials)
+    kinds = [(0.25, 0.25), (1, 1), (4, 4), (4, 1), (16, 1)]
+    assert set(trials) <= {(order, *kind) for order in (1, 3) for kind in kinds}
+    for order, ridge, last in trials:
+        walked = multiples[(orders == order) & (ridges == ridge) & (last_ridges == last)]
         np.testing.assert_array_equal(walked, PATH[: len(walked)] if ridge >= 1 else PATH[-1:])
     auto = FineMorphsRegressor(noise="auto", max_iter=1, n_steps=1, random_state=0).fit(*table)
     estimated = auto.history_["sigma"][0]
     sequence = model.model_.sequence
-    chosen = {(d.kernel.order, a.ridge) for d in sequence.diffeos for a in sequence.affines}
-    assert len(chosen) == 1
-    order, ridge = chosen.pop()
-    kept = (orders == order) & (ridges == ridge)
+    (diffeo,), (first, last) = sequence.diffeos, sequence.affines
+    kept = (orders == diffeo.kernel.order) & (ridges == first.ridge) & (last_ridges == last.ridge)
     assert errors[kept].min() <= errors.min() / _noise_choice._WORTH
     assert model.noise_ == pytest.approx(multiples[kept][np.argmin(errors[kept])] * estimated)
     model.save(tmp_path / "m.fm")
@@ -121,11 +120,13 @@ def test_many_rows_hold_some_out(most, options, held_out, table, monkeypatch):
 def test_cv_says_what_each_path_has_come_to(table, capsys):
     model = FineMorphsRegressor(noise="cv", verbose=1, **FAST).fit(*table)
     orders, ridges, multiples, errors = model.noise_path_[:, :4].T
+    last_ridges = model.noise_path_[:, 6]
     best = [k for k in range(len(errors)) if errors[k] == min(errors[orders == orders[k]])]
     lines = capsys.readouterr().out.splitlines()
     for k in best:
+        ridge = ridges[k] if ridges[k] == last_ridges[k] else [ridges[k], last_ridges[k]]
         assert (
-            f"matern kernel of order {orders[k]:.0f}, ridge {ridges[k]}, {multiples[k]:g} times "
+            f"matern kernel of order {orders[k]:.0f}, ridge {ridge}, {multiples[k]:g} times "
             f"the estimated noise level: {errors[k] ** 0.5:.4g} standard deviations held out."
         ) in lines
 
@@ -155,9 +156,21 @@ def test_the_history_of_cv_counts_on(table):
     assert (np.diff(history["objective"][last]) < 0).all()
 
 
-@pytest.mark.parametrize(("n_steps", "half"), [(10, 5), (np.int64(5), 3), (1, 1), ([4, 3], [2, 2])])
-def test_the_search_takes_half_the_time_steps(n_steps, half):
-    assert _noise_choice._half(n_steps) == half
+@pytest.mark.parametrize(
+    ("sequence", "n_steps", "fewer"),
+    [
+        ("ADA", 10, 5),
+        ("ADA", np.int64(5), 3),
+        ("ADA", 1, 1),
+        ("ADA", [4], [2]),
+        ("AD^4A", 10, 3),
+        ("AD^4A", 5, 2),
+        ("AD^2A", [10, 1], [3, 1]),
+    ],
+)
+def test_the_search_takes_fewer_time_steps(sequence, n_steps, fewer):
+    """Half of them, or a third of each where there are several flows."""
+    assert _noise_choice._fewer(FineMorphsRegressor(sequence, n_steps=n_steps)) == fewer
 
 
 @pytest.mark.parametrize(("short", "subset_size"), [(2, None), (2, 20), (20, None)])
@@ -189,16 +202,21 @@ def test_cv_takes_half_the_path_with_all_rows(short, subset_size, table, monkeyp
         assert bool((part == 0).all()) == module.name.startswith("D")
 
 
-@pytest.mark.parametrize("first", [None, 0, 1], ids=["old", "older", "oldest"])
-def test_a_path_of_an_older_file_has_what_was_given(first, table, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("first", "end"),
+    [(None, 6), (None, 5), (0, 5), (1, 5)],
+    ids=["one ridge", "old", "older", "oldest"],
+)
+def test_a_path_of_an_older_file_has_what_was_given(first, end, table, tmp_path, monkeypatch):
     model = FineMorphsRegressor(noise="cv", kernel_order=2, **FAST).fit(*table)
     tensors, header = _state.describe(model)
     path = tensors.pop("noise_steps")
     if first is None:
-        tensors["noise_steps"] = path[:, :5].contiguous()
+        tensors["noise_steps"] = path[:, :end].contiguous()
     else:
-        tensors["noise_path"] = path[:, first:5].contiguous()
+        tensors["noise_path"] = path[:, first:end].contiguous()
         path[:, 4] = np.nan  # folds, where the evaluations are
+    path[:, 6] = path[:, 1]
     monkeypatch.setattr(_base, "describe", lambda _: (tensors, header))
     model.save(tmp_path / "m.fm")
     np.testing.assert_array_equal(load(tmp_path / "m.fm").noise_path_, path.numpy())
@@ -208,9 +226,9 @@ def test_a_path_of_an_older_file_has_what_was_given(first, table, tmp_path, monk
     ("options", "orders", "ridges"),
     [
         ({"ridge": 0.5}, {1, 3}, [{0.5}]),
-        ({"kernel_order": 2}, {2}, [{1, 4}, {1, 0.25}]),
-        ({"ridge": [2.0, 4.0], "kernel_order": 4}, {4}, [{3}]),
-        ({"kernel": "gaussian"}, {3}, [{1, 4}, {1, 0.25}]),
+        ({"kernel_order": 2}, {2}, [{1, 4}, {1, 4, 16}, {1, 0.25}]),
+        ({"ridge": [2.0, 4.0], "kernel_order": 4}, {4}, [{2}]),
+        ({"kernel": "gaussian"}, {3}, [{1, 4}, {1, 4, 16}, {1, 0.25}]),
     ],
 )
 def test_cv_keeps_what_was_given(options, orders, ridges, table):
@@ -225,24 +243,45 @@ def test_cv_tries_a_strong_ridge_with_kernels_near_the_best(near, orders, table,
     rng = np.random.default_rng(1)
     x, noisy = table[0], rng.standard_normal(len(table[0]))  # the error rises along the path
     path = FineMorphsRegressor(noise="cv", **FAST).fit(x, noisy).noise_path_
-    assert set(path[path[:, 1] == 4, 0]) == orders
+    assert set(path[path[:, 6] == 4, 0]) == orders
     assert 0.25 not in path[:, 1]
 
 
 @pytest.mark.parametrize("widths", ["decreasing", [2 / 3, 1 / 3]], ids=["word", "numbers"])
-def test_cv_tries_wide_kernels_where_a_strong_ridge_is_best(widths, table, monkeypatch):
-    """Beside a word, which gives the shape; and it takes them if they predict better."""
-    # two levels each: order 3, order 1, a strong ridge with order 3, wide kernels with that
-    left = iter([4.0, 5.0, 4.4, 5.0, 3.0, 4.0, 2.0, 3.0])
+def test_cv_tries_a_strong_ridge_in_front_of_the_flows(widths, table, monkeypatch):
+    """With wide kernels beside a word, which gives the shape; it takes them if they are better."""
+    # two levels each: order 3, order 1, a strong ridge with order 3, that in front of the flows
+    left = iter([4.0, 5.0, 4.4, 5.0, 3.0, 4.0, 2.0, 3.0, 2.0, 3.0])
     monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
     x, y = table
     model = FineMorphsRegressor(noise="cv", sequence="AD2A", kernel_width=widths, **FAST).fit(x, y)
-    path = model.noise_path_
-    factor = 4.0 if isinstance(widths, str) else 1.0
-    assert set(path[:, 5]) == {1.0, factor}
-    assert set(path[path[:, 5] > 1, 1]) <= {4.0}
-    got = [module.kernel.width for module in model.model_.sequence.diffeos]
+    is_word = isinstance(widths, str)
+    factor = 4.0 if is_word else 1.0
+    tried = list(dict.fromkeys(map(tuple, model.noise_path_[:, [0, 1, 6, 5]])))
+    stronger = [] if is_word else [(3, 16, 1, 1)]  # no better, so it is not taken
+    assert tried == [(3, 1, 1, 1), (1, 1, 1, 1), (3, 4, 4, 1), (3, 4, 1, factor), *stronger]
+    sequence = model.model_.sequence
+    assert [module.ridge for module in sequence.affines] == [4.0, 1.0]
+    got = [module.kernel.width for module in sequence.diffeos]
     np.testing.assert_allclose(got, factor * np.array([2 / 3, 1 / 3]))
+
+
+@pytest.mark.parametrize(
+    ("sequence", "ridges"),
+    [
+        ("ADA", [9, 1]),
+        ("AD^4A", [9, 1]),
+        ("(AD)^2A", [9, 9, 1]),
+        ("DADA", [9, 1]),
+        ("AD", None),
+        ("DA", None),
+        ("A", None),
+        ("D", None),
+    ],
+)
+def test_which_modules_are_in_front_of_a_flow(sequence, ridges):
+    """A ridge on these alone is another one only where there are others."""
+    assert _noise_choice._before_flows(sequence, 9.0) == ridges
 
 
 def test_cv_goes_on_with_a_weak_ridge_where_the_error_falls_to_the_end(table):

@@ -176,14 +176,14 @@ def _noise_path(estimator: Any) -> tuple[list[str], list[list[str]]]:
     return [*header, "times the widths", ""], [
         [
             f"{order:g}",
-            f"{ridge:g}",
+            f"{ridge:g}" if ridge == last else f"{ridge:g}, last {last:g}",
             f"{multiple:g}",
             f"{error**0.5:.4g}",
             f"{evaluations:g}",
             f"{widths:g}",
             "chosen" if i == chosen else "",
         ]
-        for i, (order, ridge, multiple, error, evaluations, widths) in enumerate(path)
+        for i, (order, ridge, multiple, error, evaluations, widths, last) in enumerate(path)
     ]
 
 
@@ -194,8 +194,9 @@ def _chosen_step(estimator: Any) -> int:
     kernels = [diffeo.kernel for diffeo in sequence.diffeos]
     of_model = {
         0: [getattr(kernel, "order", np.nan) for kernel in kernels],
-        1: [affine.ridge for affine in sequence.affines],
+        1: [affine.ridge for affine in sequence.affines[:1]],
         5: [2 * kernel.width for kernel in kernels],  # widths of a word have the mean 1/2
+        6: [affine.ridge for affine in sequence.affines[-1:]],
     }
     errors = path[:, 3].copy()
     for column, values in of_model.items():

@@ -1,15 +1,16 @@
 """The noise level by rows held out: ``noise="cv"``, and "auto" where there are many rows.
 
-Fits along a path of noise levels (:mod:`._path`) with half the time steps are judged on rows held
-out. The model that is kept takes the second half of the best path with all rows, from the affine
-modules that were found on it: they are what training is slow to find. With the level go the
-kernel's order, the ridge and the widths: where the first affine module may grow, it spreads the
-rows apart until each is fitted by itself, at any level of noise.
+Fits along a path of noise levels (:mod:`._path`) with half the time steps, or a third where there
+are several flows, are judged on rows held out. The model that is kept takes the second half of the
+best path with all rows, from the affine modules that were found on it: they are what training is
+slow to find. With the level go the kernel's order, the ridge and the widths: where an affine module
+that feeds a flow may grow, it spreads the rows apart until each is fitted by itself, at any level
+of noise. The last module only scales what the flows have reached, so that the ridge may be strong
+on the others alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from finemorphs.estimators._path import (
     stop_reason,
     walk,
 )
+from finemorphs.notation import parse
 from finemorphs.training import INTERRUPTED, Progress, join
 
 if TYPE_CHECKING:
@@ -39,14 +41,14 @@ __all__ = ["MANY", "PATH", "choose_noise"]
 MANY = 5_000  # rows, from which on noise="auto" holds some of them out
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
-_WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
+_WEAK, _STRONG, _STRONGER = 0.25, 4.0, 16.0  # ridges that are tried beside the default
 _WIDE = 4.0  # times the widths that a word stands for
 _NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
 _SHORT = 2  # steps; a longer path is not walked whole with all rows
 _HELD_OUT = 0.2  # share of the rows
 _WORTH = 0.99  # times the least mean squared error: what is chosen later has to lower it so far
-_NO_PATH = np.empty((0, 6))
+_NO_PATH = np.empty((0, 7))
 
 
 def choose_noise(
@@ -61,7 +63,7 @@ def choose_noise(
 
     The rows of the table are the steps of all paths, its columns those of :func:`_row`. Where the
     search is ended from outside, the twin is the best one that it had reached, without the rows
-    held out and with half the time steps, and the table is empty. So they are where the last fit is
+    held out and with fewer time steps, and the table is empty. So they are where the last fit is
     ended so early that it is worse on these rows, though it has seen them.
     """
     tried = _NoiseSearch(estimator, (X, y, weights), rng, progress)
@@ -83,7 +85,7 @@ def choose_noise(
 
 
 class _NoiseSearch:
-    """Paths of an estimator with half the time steps, judged on a fifth of the rows."""
+    """Paths of an estimator with fewer time steps, judged on a fifth of the rows."""
 
     def __init__(
         self,
@@ -108,8 +110,10 @@ class _NoiseSearch:
 
         A rough kernel is tried beside the default one. Where the error falls to the end of a path,
         it goes on with a weak ridge; else a strong one is tried, with the better kernel, or with
-        both if they are near. If that is best, and the widths are a word ("decreasing"), which
-        gives their shape, wide ones are tried with it. What the user has given stays.
+        both if they are near. Then one that is strong in front of the flows alone, with the best
+        kernel, and a stronger one if that is best. Where the widths are a word ("decreasing"),
+        which gives their shape, it is tried once, with wide kernels, if a strong ridge is best.
+        What the user has given stays.
         """
         try:
             self._try_all()
@@ -125,18 +129,37 @@ class _NoiseSearch:
         self._attempt(weak)
         if estimator.kernel == "matern" and estimator._is_default("kernel_order"):
             self._attempt(weak, kernel_order=_ROUGH)
-        if ridge_is_free:
-            near = _NEAR * min(trial.best.error for trial in self.trials)
-            for trial in tuple(self.trials):
-                if trial.best.error <= near and trial.best.step.multiple > PATH[-1]:
-                    self._attempt(**trial.options, ridge=_STRONG)
-        chosen = self.chosen
-        if isinstance(estimator.kernel_width, str) and "ridge" in chosen.options:
-            widths = [_WIDE * d.kernel.width for d in chosen.best.fit.model_.sequence.diffeos]
-            self._attempt(**chosen.options, kernel_width=widths)
+        if not ridge_is_free:
+            return
+        near = _NEAR * min(trial.best.error for trial in self.trials)
+        for trial in tuple(self.trials):
+            if trial.best.error <= near and trial.best.step.multiple > PATH[-1]:
+                self._attempt(**trial.options, ridge=_STRONG)
+        if isinstance(estimator.kernel_width, str):
+            self._try_wide()
+        else:
+            self._try_before_flows()
+
+    def _try_wide(self) -> None:
+        """Wide kernels, if a strong ridge is best, which then is in front of the flows alone."""
+        best = self.chosen
+        if "ridge" in best.options:
+            widths = [_WIDE * d.kernel.width for d in best.best.fit.model_.sequence.diffeos]
+            ridge = _before_flows(self._estimator.sequence, _STRONG) or _STRONG
+            self._attempt(**best.options | {"ridge": ridge, "kernel_width": widths})
+
+    def _try_before_flows(self) -> None:
+        """A strong ridge in front of the flows alone, with the best kernel; stronger if it pays."""
+        for strength in (_STRONG, _STRONGER):
+            best, ridge = self.chosen, _before_flows(self._estimator.sequence, strength)
+            if ridge is None or best.best.step.multiple == PATH[-1]:
+                return
+            self._attempt(**best.options | {"ridge": ridge})
+            if self.chosen is best:
+                return
 
     def _attempt(self, weak_ridge: float | None = None, **options: Any) -> None:
-        cheap = self.twin(options | {"n_steps": _half(self._estimator.n_steps)})
+        cheap = self.twin(options | {"n_steps": _fewer(self._estimator)})
         self._progress.step(f"{_words(cheap, options)}, judged by rows held out")
         points = search(cheap, self.data, self._fold, PATH, most=_MOST, weak_ridge=weak_ridge)
         trial = Trial(options, points)
@@ -192,10 +215,23 @@ def _walk_whole(
     return fit
 
 
-def _half(n_steps: int | Sequence[int]) -> int | list[int]:
-    """Half as many time steps, rounded up."""
-    halves = [-(-int(n) // 2) for n in np.atleast_1d(n_steps)]
-    return halves if np.ndim(n_steps) else halves[0]
+def _before_flows(sequence: str, strength: float) -> list[float] | None:
+    """A ridge for each A module: strong where a flow is behind it, the default 1 elsewhere.
+
+    None if a flow is behind all of them, or behind none.
+    """
+    letters = parse(sequence)
+    feeds = [i < letters.rfind("D") for i, letter in enumerate(letters) if letter == "A"]
+    if all(feeds) or not any(feeds):
+        return None
+    return [strength if feeds_one else 1.0 for feeds_one in feeds]
+
+
+def _fewer(estimator: FineMorphsRegressor) -> int | list[int]:
+    """Half the time steps, rounded up; a third, rounded, of each where there are several flows."""
+    n_steps, several = estimator.n_steps, parse(estimator.sequence).count("D") > 1
+    fewer = [max(1, round(n / 3)) if several else -(-int(n) // 2) for n in np.atleast_1d(n_steps)]
+    return fewer if np.ndim(n_steps) else fewer[0]
 
 
 def _words(fit: FineMorphsRegressor, options: dict[str, Any]) -> str:
@@ -206,7 +242,8 @@ def _words(fit: FineMorphsRegressor, options: dict[str, Any]) -> str:
 
 
 def _row(trial: Trial, point: Point) -> list[float]:
-    """Order, ridge, multiple, error on rows held out, evaluations, and times the given widths."""
-    fit = point.fit
-    ridge, widths = float(np.mean(fit.ridge)), _WIDE if "kernel_width" in trial.options else 1.0
-    return [fit.kernel_order, ridge, point.step.multiple, point.error, fit.n_evaluations_, widths]
+    """Order, first ridge, multiple, error held out, evaluations, times the widths, last ridge."""
+    fit, multiple = point.fit, point.step.multiple
+    first, last = np.atleast_1d(fit.ridge)[[0, -1]]
+    widths = _WIDE if "kernel_width" in trial.options else 1.0
+    return [fit.kernel_order, first, multiple, point.error, fit.n_evaluations_, widths, last]

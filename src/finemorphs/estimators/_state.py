@@ -174,18 +174,21 @@ def _restore_member(
 def _restore_noise_path(tensors: dict[str, Tensor], kernel_order: int) -> Array:
     """The path of noise levels.
 
-    Older files have no column of widths, all being the given ones; still older ones have the number
-    of folds where now the evaluations are, and the oldest no column of orders.
+    Older files have one ridge for all modules, before that no column of widths, all being the given
+    ones; still older ones have the number of folds where now the evaluations are, and the oldest
+    no column of orders.
     """
     if "noise_steps" in tensors:
-        has_widths = tensors["noise_steps"].shape[1:] == (6,)
-        path = _restore_table(tensors, "noise_steps", 6 if has_widths else 5)
-        return path if has_widths else np.insert(path, 5, 1.0, axis=1)
-    oldest = tensors["noise_path"].shape[1:] == (4,)
-    path = _restore_table(tensors, "noise_path", 4 if oldest else 5)
-    path = np.insert(path, 0, kernel_order, axis=1) if oldest else path.copy()
-    path[:, -1] = np.nan
-    return np.insert(path, 5, 1.0, axis=1)
+        n_columns = next((n for n in (7, 6) if tensors["noise_steps"].shape[1:] == (n,)), 5)
+        path = _restore_table(tensors, "noise_steps", n_columns)
+    else:
+        oldest = tensors["noise_path"].shape[1:] == (4,)
+        path = _restore_table(tensors, "noise_path", 4 if oldest else 5)
+        path = np.insert(path, 0, kernel_order, axis=1) if oldest else path.copy()
+        path[:, -1] = np.nan
+    if path.shape[1] < 6:
+        path = np.insert(path, 5, 1.0, axis=1)
+    return path if path.shape[1] == 7 else np.insert(path, 6, path[:, 1], axis=1)
 
 
 def _restore_residual(errors: Any, n_responses: int) -> Array:

@@ -62,9 +62,10 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         ``tol``, ``warm_start`` or ``subset_size`` is given. "paper" is the estimate at any number
         of rows, but never asks for a mean squared error under 0.01 in the units of y (of the warped
         y with ``response_warp``), and rows of one x differ in their dummy columns. "cv" goes
-        down a path of levels, with a rough kernel and another ridge beside the given ones where
-        these are left at their defaults, and wider kernels where the widths are a word; it takes
-        what predicts rows held out best: kernel, ridge, level, and the iterations at it.
+        down a path of levels, with a rough kernel and other ridges, on all A modules or on those
+        in front of a flow, beside the given ones where these are left at their defaults, and wider
+        kernels where the widths are a word; it takes what predicts rows held out best: kernel,
+        ridge, level, and the iterations at it.
     subset_size : int or None, default=None
         Number of control points; None takes every row. Cost grows as rows times control points.
     subset_method : {"kmeans++", "random"}, default="kmeans++"
@@ -151,10 +152,11 @@ class FineMorphsRegressor(Intervals, RegressorMixin, Plans):
         The numbers behind the first flow, which ``transform`` and ``trajectory`` show.
     members_ : tuple of Member
         What ``predict`` averages: name, weight, model. One member but for ensembles.
-    noise_path_ : ndarray of shape (n_rows, 6)
-        Where rows held out chose the noise level, a row a step: the kernel's order, the ridge, the
-        multiple of the estimated sigma, the mean squared error on rows held out, as a share of the
-        variance, the evaluations of objective and gradient, and the multiple of the given widths.
+    noise_path_ : ndarray of shape (n_rows, 7)
+        Where rows held out chose the noise level, a row a step: the kernel's order, the ridge of
+        the first A module, the multiple of the estimated sigma, the mean squared error on rows held
+        out, as a share of the variance, the evaluations of objective and gradient, the multiple of
+        the given widths, and the ridge of the last A module.
         A level that was gone on with has several rows.
     selection_ : dict
         With ``preset="best"``: candidates with their error out of fold, their weight and the folds
