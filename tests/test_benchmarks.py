@@ -6,15 +6,18 @@ import csv
 import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
 import joblib
 import numpy as np
+import psutil
 import pytest
 import torch
 from rich.console import Console
@@ -344,6 +347,45 @@ def test_taken_options_are_parameters_of_the_model() -> None:
 def test_no_processes_are_refused(settings: Settings) -> None:
     with pytest.raises(ValueError, match="jobs=0 leaves no process"):
         run(grid(settings), settings, jobs=0, console=quiet())
+
+
+@pytest.mark.parametrize(
+    ("killed", "status", "said"),
+    [
+        ("worker", 2, "error: one of the processes that run the fits was killed"),
+        ("command", 130, "stopped with 0/3 fits done"),
+    ],
+)
+def test_a_grid_that_is_killed_says_so_and_leaves_no_process(
+    killed: str, status: int, said: str, data_dir: Path, tmp_path: Path
+) -> None:
+    words = ["table3", "--models", "DNN-10", "--datasets", "yacht", "--set", "epochs=1000000"]
+    folders = ["--data-dir", str(data_dir), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "finemorphs.benchmarks", *words, "--jobs", "2", *folders],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            parent, workers = psutil.Process(process.pid), list[psutil.Process]()
+            deadline = monotonic() + 120
+            while len(workers) < 2 and monotonic() < deadline:
+                sleep(0.1)
+                workers = [c for c in parent.children() if "popen_loky" in " ".join(c.cmdline())]
+            assert len(workers) == 2
+            if killed == "worker":
+                workers[0].kill()
+            else:
+                process.terminate()
+            _, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == status
+    assert said in errors
+    assert "Traceback" not in errors
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive
 
 
 def test_a_failure_is_recorded_shown_and_tried_again(

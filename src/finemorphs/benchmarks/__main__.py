@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +42,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_out(options.out)
         command = {"figures": _figures, "report": _report}.get(options.command, _table)
-        return command(options, console)
+        with _ended_like_by_the_keyboard():
+            return command(options, console)
     except (FineMorphsError, ValueError, ImportError, OSError) as error:
         console.print(f"error: {error}", markup=False)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def _ended_like_by_the_keyboard() -> Iterator[None]:
+    """A signal to end raises what Ctrl-C does, so that the processes of the fits end as well."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may set it
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _table(options: argparse.Namespace, console: Console) -> int:

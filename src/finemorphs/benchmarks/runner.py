@@ -6,6 +6,7 @@ import platform
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from finemorphs.benchmarks.models import check_options, make_model, max_rows, ta
 from finemorphs.benchmarks.progress import GridProgress, expected_seconds
 from finemorphs.benchmarks.settings import Settings
 from finemorphs.estimators import FineMorphsRegressor
+from finemorphs.exceptions import DistributedError
 
 __all__ = ["fit_model", "has_twin", "new_model", "plan", "run", "run_cell"]
 
@@ -107,7 +109,13 @@ def _spread(
         n_jobs=n_jobs, return_as=as_they_come, batch_size=1, pre_dispatch="n_jobs"
     )
     handed_out = progress.name(cells, "is handed out")
-    yield from parallel(joblib.delayed(run_cell)(cell, settings) for cell in handed_out)
+    try:
+        yield from parallel(joblib.delayed(run_cell)(cell, settings) for cell in handed_out)
+    except BrokenExecutor as error:
+        raise DistributedError(
+            "one of the processes that run the fits was killed, perhaps for want of memory; what "
+            "was written is kept. Run the same again to go on, with fewer jobs if memory was short."
+        ) from error
 
 
 def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
