@@ -74,7 +74,7 @@ def test_cv_walks_the_path_and_ends_at_its_best_level(table, tmp_path):
     assert (evaluations < 3 * FAST["max_iter"]).all()
     trials = list(dict.fromkeys(zip(orders, ridges, last_ridges, strict=True)))
     assert {(3, 1, 1), (1, 1, 1)} < set(trials)
-    kinds = [(0.25, 0.25), (1, 1), (4, 4), (4, 1), (16, 1)]
+    kinds = [(0.25, 0.25), (1, 1), (4, 4), (4, 1)]
     assert set(trials) <= {(order, *kind) for order in (1, 3) for kind in kinds}
     for order, ridge, last in trials:
         walked = multiples[(orders == order) & (ridges == ridge) & (last_ridges == last)]
@@ -226,9 +226,9 @@ def test_a_path_of_an_older_file_has_what_was_given(first, end, table, tmp_path,
     ("options", "orders", "ridges"),
     [
         ({"ridge": 0.5}, {1, 3}, [{0.5}]),
-        ({"kernel_order": 2}, {2}, [{1, 4}, {1, 4, 16}, {1, 0.25}]),
+        ({"kernel_order": 2}, {2}, [{1, 4}, {1, 0.25}]),
         ({"ridge": [2.0, 4.0], "kernel_order": 4}, {4}, [{2}]),
-        ({"kernel": "gaussian"}, {3}, [{1, 4}, {1, 4, 16}, {1, 0.25}]),
+        ({"kernel": "gaussian"}, {3}, [{1, 4}, {1, 0.25}]),
     ],
 )
 def test_cv_keeps_what_was_given(options, orders, ridges, table):
@@ -251,15 +251,13 @@ def test_cv_tries_a_strong_ridge_with_kernels_near_the_best(near, orders, table,
 def test_cv_tries_a_strong_ridge_in_front_of_the_flows(widths, table, monkeypatch):
     """With wide kernels beside a word, which gives the shape; it takes them if they are better."""
     # two levels each: order 3, order 1, a strong ridge with order 3, that in front of the flows
-    left = iter([4.0, 5.0, 4.4, 5.0, 3.0, 4.0, 2.0, 3.0, 2.0, 3.0])
+    left = iter([4.0, 5.0, 4.4, 5.0, 3.0, 4.0, 2.0, 3.0])
     monkeypatch.setattr(_path, "mean_error", lambda *_: next(left))
     x, y = table
     model = FineMorphsRegressor(noise="cv", sequence="AD2A", kernel_width=widths, **FAST).fit(x, y)
-    is_word = isinstance(widths, str)
-    factor = 4.0 if is_word else 1.0
+    factor = 4.0 if isinstance(widths, str) else 1.0
     tried = list(dict.fromkeys(map(tuple, model.noise_path_[:, [0, 1, 6, 5]])))
-    stronger = [] if is_word else [(3, 16, 1, 1)]  # no better, so it is not taken
-    assert tried == [(3, 1, 1, 1), (1, 1, 1, 1), (3, 4, 4, 1), (3, 4, 1, factor), *stronger]
+    assert tried == [(3, 1, 1, 1), (1, 1, 1, 1), (3, 4, 4, 1), (3, 4, 1, factor)]
     sequence = model.model_.sequence
     assert [module.ridge for module in sequence.affines] == [4.0, 1.0]
     got = [module.kernel.width for module in sequence.diffeos]
@@ -615,7 +613,7 @@ def test_a_wide_table_with_the_best_preset(tmp_path, monkeypatch):
     y = x[:, 0] + x[:, 10] + 0.1 * rng.standard_normal(60)
     model = FineMorphsRegressor(preset="best", random_state=0, max_iter=2).fit(x, y)
     assert model.transform(x).shape == (60, 24)
-    assert any("AD^4A" in member.name for member in model.members_)
+    assert any(member.name.startswith("AD") for member in model.members_)
     model.save(tmp_path / "wide.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "wide.safetensors").predict(x), model.predict(x))
     with pytest.raises(NotInvertibleError, match="A0"):

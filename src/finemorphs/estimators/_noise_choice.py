@@ -41,10 +41,11 @@ __all__ = ["MANY", "PATH", "choose_noise"]
 MANY = 5_000  # rows, from which on noise="auto" holds some of them out
 PATH = (1.4, 1.0, 0.7, 0.5, 0.35)  # multiples of the estimated noise level
 _ROUGH = 1  # the order of the kernel that is tried beside the default
-_WEAK, _STRONG, _STRONGER = 0.25, 4.0, 16.0  # ridges that are tried beside the default
+_WEAK, _STRONG = 0.25, 4.0  # ridges that are tried beside the default
 _WIDE = 4.0  # times the widths that a word stands for
 _NEAR = 1.05  # times the least mean squared error: a strong ridge is tried with such a kernel too
 _MOST = 300  # iterations of a level
+_WORSE = 1.05  # times the least error of a path: the levels behind are not tried
 _SHORT = 2  # steps; a longer path is not walked whole with all rows
 _HELD_OUT = 0.2  # share of the rows
 _WORTH = 0.99  # times the least mean squared error: what is chosen later has to lower it so far
@@ -135,33 +136,27 @@ class _NoiseSearch:
         for trial in tuple(self.trials):
             if trial.best.error <= near and trial.best.step.multiple > PATH[-1]:
                 self._attempt(**trial.options, ridge=_STRONG)
-        if isinstance(estimator.kernel_width, str):
-            self._try_wide()
-        else:
-            self._try_before_flows()
-
-    def _try_wide(self) -> None:
-        """Wide kernels, if a strong ridge is best, which then is in front of the flows alone."""
-        best = self.chosen
-        if "ridge" in best.options:
-            widths = [_WIDE * d.kernel.width for d in best.best.fit.model_.sequence.diffeos]
-            ridge = _before_flows(self._estimator.sequence, _STRONG) or _STRONG
-            self._attempt(**best.options | {"ridge": ridge, "kernel_width": widths})
+        self._try_before_flows()
 
     def _try_before_flows(self) -> None:
-        """A strong ridge in front of the flows alone, with the best kernel; stronger if it pays."""
-        for strength in (_STRONG, _STRONGER):
-            best, ridge = self.chosen, _before_flows(self._estimator.sequence, strength)
-            if ridge is None or best.best.step.multiple == PATH[-1]:
-                return
+        """A strong ridge in front of the flows alone, with the best kernel.
+
+        Widths that are a word are wide with it; that pays only where a strong ridge is best.
+        """
+        best, ridge = self.chosen, _before_flows(self._estimator.sequence, _STRONG)
+        if isinstance(self._estimator.kernel_width, str):
+            if "ridge" in best.options:
+                widths = [_WIDE * d.kernel.width for d in best.best.fit.model_.sequence.diffeos]
+                self._attempt(**best.options | {"ridge": ridge or _STRONG, "kernel_width": widths})
+        elif ridge is not None and best.best.step.multiple > PATH[-1]:
             self._attempt(**best.options | {"ridge": ridge})
-            if self.chosen is best:
-                return
 
     def _attempt(self, weak_ridge: float | None = None, **options: Any) -> None:
         cheap = self.twin(options | {"n_steps": _fewer(self._estimator)})
         self._progress.step(f"{_words(cheap, options)}, judged by rows held out")
-        points = search(cheap, self.data, self._fold, PATH, most=_MOST, weak_ridge=weak_ridge)
+        points = search(
+            cheap, self.data, self._fold, PATH, most=_MOST, worse=_WORSE, weak_ridge=weak_ridge
+        )
         trial = Trial(options, points)
         self.trials.append(trial)
         if trial.stopped:

@@ -234,12 +234,14 @@ def search(
     fold: tuple[Array, Array],
     multiples: Sequence[float],
     most: int = _ITERATIONS,
+    worse: float = _WORSE,
     rival: float = math.inf,
     weak_ridge: float | None = None,
 ) -> list[Point]:
     """The points of a path that is found on the way, to where it leads away from the best one.
 
-    A level takes ``most`` iterations at most, and no more than the estimator's ``max_iter``.
+    A level takes ``most`` iterations at most, and no more than the estimator's ``max_iter``. The
+    path is left where its error is ``worse`` times its least one.
     ``rival`` is the error of another path at its first level; a path far behind it is left.
     ``weak_ridge``, if there is one, is what the path goes on with at its last level if that is
     the best one.
@@ -248,7 +250,7 @@ def search(
     steps = _steps(multiples, points, min(most, estimator.max_iter), weak_ridge)
     for point in judged_walk(estimator, data, fold, steps):
         points.append(point)
-        if point.error > min(_WORSE * min(p.error for p in points), _BEHIND * rival):
+        if point.error > min(worse * min(p.error for p in points), _BEHIND * rival):
             break
     return points
 
