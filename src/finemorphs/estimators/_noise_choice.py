@@ -112,9 +112,8 @@ class _NoiseSearch:
         A rough kernel is tried beside the default one. Where the error falls to the end of a path,
         it goes on with a weak ridge; else a strong one is tried, with the better kernel, or with
         both if they are near. Then one that is strong in front of the flows alone, with the best
-        kernel, and a stronger one if that is best. Where the widths are a word ("decreasing"),
-        which gives their shape, it is tried once, with wide kernels, if a strong ridge is best.
-        What the user has given stays.
+        kernel; where the widths are a word ("decreasing"), which gives their shape, they are wide
+        with it, and it is tried only if a strong ridge is best. What the user has given stays.
         """
         try:
             self._try_all()
