@@ -1,6 +1,6 @@
 """The candidates of flows: one fit a fold, each along a path of noise levels.
 
-Two kinds are tried in the first fold, four diffeomorphisms and one behind a strong ridge; the first
+Two kinds are tried in the first fold, four diffeomorphisms and one with a strong ridge; the first
 with each warp of the inputs, the second with the warp that did better. A kind that is near the
 better one is fitted in the other folds too, to the level behind its best one, as long as it has a
 weight beside the kernels and the kind before it on the rows held out so far, or these are few.
@@ -31,7 +31,7 @@ __all__ = ["Flows", "fit_flows"]
 
 KINDS: tuple[dict[str, Any], ...] = (
     {"sequence": "AD^4A", "kernel_width": "decreasing", "n_steps": 5},
-    {"sequence": "ADA", "ridge": [4.0, 1.0], "n_steps": 5},
+    {"sequence": "ADA", "ridge": 4.0, "n_steps": 5},
 )
 _MANY_ROWS, _OF_MANY_ROWS = 3000, {"AD^4A": {"n_steps": 3}}  # half the time, the same error
 _PATH = (1.4, 1.0, 0.7, 0.5)
